@@ -1,0 +1,1 @@
+"""Learning encoders from pairs: mega-batches, the optimizer, the loop"""
