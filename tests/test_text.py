@@ -1,0 +1,128 @@
+"""What the notebook on text cannot show: properties over arbitrary Unicode, and damaged files."""
+import gzip
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings as hypothesis_settings, strategies as st
+
+from paranmt_lab.text import (FEATURES, POLICIES, TOKEN, Packed, VectorFileError, Vocabulary, VocabularyError, char_ngrams,
+                              gather, ngrams, pack, read_vectors, tokenize, tokenize_slowly)
+
+# Text dense in what the tokeniser decides on: n't, apostrophes, marks, digits, odd spaces, emoji, lone surrogates.
+TRICKY = st.text(st.sampled_from("nNt'’sdmlrevx_09.-  \t\n\u00a0\u0301\u0345\u200b\ufe0fßİǅ½日👍\0\x1c\ud800"), max_size=40)
+
+
+@hypothesis_settings(max_examples=500, deadline=None)
+@given(st.one_of(TRICKY, st.text(max_size=60)))
+@example("N'T n't N’T'N'T")
+def test_pattern_equals_the_plain_reference(text):
+    assert tokenize(text) == tokenize_slowly(text)
+
+
+@hypothesis_settings(deadline=None)
+@given(st.one_of(TRICKY, st.text(max_size=60)))
+def test_tokens_lose_only_white_space(text):
+    assert ''.join(tokenize(text)) == ''.join(text.lower().replace('’', "'").split())
+
+
+@hypothesis_settings(deadline=None)
+@given(st.text(max_size=60), st.integers(1, 6))
+def test_character_ngrams_cover_the_padded_sentence(text, n):
+    padded = f' {text.lower()} '
+    found = char_ngrams(text, n)
+    assert len(found) == max(0, len(padded) - n + 1) and all(len(g) == n for g in found)
+    assert found == [''.join(g) for g in ngrams(padded, n)]
+
+
+def test_word_characters_of_the_pattern_are_those_of_the_reference():
+    "One class of `re` against two methods of `str`, over the whole of Unicode but surrogates."
+    for point in range(sys.maxunicode + 1):
+        c = chr(point)
+        if 0xD800 <= point < 0xE000 or c in "'’": continue
+        assert bool(TOKEN.fullmatch(c)) == (not c.isspace()), hex(point)
+        assert (len(TOKEN.findall(f'a{c}')) == 1) == (c.isalnum() or c == '_' or c.isspace() or '\u0300' <= c <= '\u036f'), hex(point)
+
+
+def test_long_sentences_take_linear_time():
+    for text in ('n' * 200_000, "n't" * 70_000, "'" * 200_000, 'n' * 100_000 + "'", '\u0301' * 200_000):
+        assert ''.join(tokenize(text)) == text
+
+
+@hypothesis_settings(deadline=None)
+@given(st.lists(TRICKY, max_size=6), st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)), TRICKY)
+def test_every_sentence_has_rows_of_the_matrix(sentences, policy, feature, new):
+    vocabulary = Vocabulary.build(map(FEATURES[feature], sentences), min_count=2, policy=policy)
+    ids = vocabulary.ids(FEATURES[feature](new))
+    assert ids and all(0 <= i < len(vocabulary) for i in ids)
+
+
+def test_build_does_not_depend_on_the_order_of_sentences():
+    sentences = [['b', 'a'], ['c', 'a'], ['b']]
+    assert Vocabulary.build(sentences).tokens == Vocabulary.build(sentences[::-1]).tokens == ['a', 'b', 'c']
+
+
+@hypothesis_settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 99), max_size=5), max_size=8), st.data())
+def test_gather_is_indexing(sentences, data):
+    packed = pack(sentences)
+    rows = data.draw(st.lists(st.integers(0, len(sentences) - 1), max_size=12)) if sentences else []
+    taken = gather(packed, rows)
+    assert [taken[i].tolist() for i in range(len(taken))] == [sentences[r] for r in rows]
+    assert (taken.ids.dtype, taken.offsets.dtype) == (np.int32, np.int64)
+
+
+def test_gather_reads_memory_mapped_arrays(tmp_path):
+    packed = pack([[1, 2], [3], [4, 5, 6]])
+    for name in ('ids', 'offsets'): np.save(tmp_path / f'{name}.npy', getattr(packed, name))
+    mapped = Packed(*(np.load(tmp_path / f'{name}.npy', mmap_mode='r') for name in ('ids', 'offsets')))
+    assert gather(mapped, [2, 0]).ids.tolist() == [4, 5, 6, 1, 2]
+
+
+def test_vocabulary_files(tmp_path):
+    path = tmp_path / 'v.parquet'
+    vocabulary = Vocabulary(['\0', '\u2028', 'a b', "n't", '👍'], [5, 4, 3, 2, 1], 'drop')
+    vocabulary.save(path)
+    again = Vocabulary.load(path)
+    assert (again.tokens, again.counts.tolist(), again.policy) == (vocabulary.tokens, [5, 4, 3, 2, 1], 'drop')
+    whole = path.read_bytes()
+    for damaged in (whole[:len(whole) // 2], b'', whole[:-4] + b'JUNK'):
+        path.write_bytes(damaged)
+        with pytest.raises(VocabularyError, match='v.parquet'): Vocabulary.load(path)
+    pq.write_table(pa.table({'token': ['a', 'a'], 'count': [1, 1]}).replace_schema_metadata({'policy': 'drop'}), path)
+    with pytest.raises(VocabularyError, match='v.parquet: 1 tokens are repeated'): Vocabulary.load(path)
+    pq.write_table(pa.table({'token': ['a'], 'count': [1]}), path)
+    with pytest.raises(VocabularyError, match='expected a vocabulary'): Vocabulary.load(path)
+
+
+def test_tokens_that_are_not_text_stay_out_of_the_vocabulary(tmp_path):
+    vocabulary = Vocabulary.build([tokenize('good \ud800 bad'), ['\udfff']])
+    assert vocabulary.tokens == ['bad', 'good']
+    vocabulary.save(tmp_path / 'v.parquet')
+
+
+@pytest.mark.parametrize('content, message', [
+    (b'', ':1: the file is empty'),
+    (b'word\n', ':1: expected a token and its numbers'),
+    (b'a 1 2\nb 1 2\nc 1 x\n', ':3: could not convert'),
+    (b'a 1 2\nb 1 nan\n', ':2: a number is not finite'),
+    (b'a 1 2\nb 1 1e300\n', ':2: a number is not finite'),
+    (b'a 1 2\n\nb 1 2\n', ':2: expected a token and 2 numbers, found 0'),
+    (b'a 1 2\n\xff 1 2\n', ":2: 'utf-8' codec"),
+    (b'3 4\na 1 2\n', ':2: expected a token and 4 numbers'),
+    (gzip.compress(b'a 1 2\n')[:6], ':1: damaged gzip'),
+])
+def test_damaged_vector_files_name_file_and_line(tmp_path, content, message):
+    path = tmp_path / 'vectors.txt'
+    path.write_bytes(content)
+    with pytest.raises(VectorFileError, match='vectors.txt' + message): read_vectors(path)
+
+
+def test_vector_files_with_odd_tokens(tmp_path):
+    path = tmp_path / 'vectors.txt.gz'
+    path.write_bytes(gzip.compress('4 2\n. . . 1 2\n\u2028 3 4\n\x85 5 6\n\u2028 7 8'.encode()))
+    tokens, vectors = read_vectors(path)
+    assert tokens == ['. . .', '\u2028', '\x85'] and vectors.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert len(read_vectors(path, limit=2)[0]) == 2 and read_vectors(path, tokens=[])[1].shape == (0, 2)
