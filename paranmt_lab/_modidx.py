@@ -127,6 +127,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                'paranmt_lab/encoders/layers.py'),
                                              'paranmt_lab.encoders.layers.Average.config': ( 'encoders.layers.html#average.config',
                                                                                              'paranmt_lab/encoders/layers.py'),
+                                             'paranmt_lab.encoders.layers.Average.extra_repr': ( 'encoders.layers.html#average.extra_repr',
+                                                                                                 'paranmt_lab/encoders/layers.py'),
                                              'paranmt_lab.encoders.layers.Average.features': ( 'encoders.layers.html#average.features',
                                                                                                'paranmt_lab/encoders/layers.py'),
                                              'paranmt_lab.encoders.layers.Average.forward': ( 'encoders.layers.html#average.forward',
