@@ -1,0 +1,1 @@
+"""Measures of pairs: what a training set is chosen by."""
