@@ -355,10 +355,10 @@ def _rows_of(self:Corpus, shard, rows, columns):
     return self._shard_table(path, columns, groups.tolist()).take(pa.array(first[place] + rows - starts[groups[place]]))
 
 # %% ../nbs/02_corpus.ipynb #4aa08c67
-def _pandas(table, columns):
+def _pandas(table):
     "A frame with plain text columns, whoever made the table."
-    plain = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in (table[n] for n in columns)]
-    return pa.table(plain, names=columns).to_pandas()
+    plain = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+    return pa.table(plain, names=table.column_names).to_pandas()
 
 @patch
 def pairs_by_id(self:Corpus,
@@ -367,12 +367,12 @@ def pairs_by_id(self:Corpus,
 ) -> pd.DataFrame:               # One row for each id, in the same order
     "Fetch single pairs."
     ids, columns = np.asarray(ids, np.int64), self._known(columns)
-    if not len(ids): return _pandas(pa.table({c: pa.nulls(0, PAIRS.field(c).type if c in PAIRS.names else pa.float32()) for c in columns}), columns)
+    if not len(ids): return _pandas(pa.table({c: pa.nulls(0, PAIRS.field(c).type if c in PAIRS.names else pa.float32()) for c in columns}))
     order = np.argsort(ids, kind='stable')
     shards, rows = np.divmod(ids[order], SHARD)
     cuts = np.flatnonzero(np.diff(shards)) + 1
     parts = [self._rows_of(int(sh[0]), r, columns) for sh, r in zip(np.split(shards, cuts), np.split(rows, cuts))]
-    return _pandas(pa.concat_tables(parts).take(pa.array(np.argsort(order))), columns)
+    return _pandas(pa.concat_tables(parts).select(columns).take(pa.array(np.argsort(order))))
 
 # %% ../nbs/02_corpus.ipynb #fb49c0be
 def _quoted(name): return '"' + name.replace('"', '""') + '"'
@@ -461,8 +461,7 @@ def query(self:Corpus,
     params:list|dict=None, # Values of its `?` or `$name`
 ) -> pd.DataFrame:         # The answer
     "Ask anything."
-    table = self.connect().sql(sql, params=params).to_arrow_table()
-    return _pandas(table, table.column_names)
+    return _pandas(self.connect().sql(sql, params=params).to_arrow_table())
 
 # %% ../nbs/02_corpus.ipynb #0b8fa76b
 @patch
@@ -487,7 +486,7 @@ def frame(self:Corpus,
     table = self._table_for(con, tail, params)
     if limit is not None and set(columns) & set(TEXTS): return self.pairs_by_id(ask('pair_id', table)['pair_id'].to_numpy(), columns)
     table = 'pairs' if set(columns) & set(TEXTS) else table
-    return _pandas(ask(', '.join(map(_quoted, columns)), table), columns)
+    return _pandas(ask(', '.join(map(_quoted, columns)), table))
 
 # %% ../nbs/02_corpus.ipynb #831a7122
 def between(
