@@ -1,0 +1,1 @@
+"Back-translation: engines, training of a model, and the driver."
