@@ -79,13 +79,16 @@ def histogram(
     measure:str='value',      # What the horizontal axis is called
     cuts:tuple[float,...]=(), # Where dashed lines stand
     brush:bool=False,         # Whether a range can be dragged out (selection `range`)
+    chosen:tuple[float|None, float|None]=(None, None), # Bounds of a range to lay a band over; None is no bound
 ) -> alt.LayerChart:          # The chart
     "Bars of pairs by value of a measure."
+    ends = pd.DataFrame([{'low': bins.low.min() if chosen[0] is None else chosen[0], 'high': bins.high.max() if chosen[1] is None else chosen[1]}])
+    band = alt.Chart(ends if chosen != (None, None) else ends[:0]).mark_rect(color=COLOURS[1], opacity=0.15).encode(x='low:Q', x2='high:Q')
     bars = alt.Chart(bins).mark_bar(color=OURS, binSpacing=1).encode(
         x=alt.X('low:Q', bin='binned', title=measure), x2='high:Q', y=alt.Y('pairs:Q', title='pairs'), tooltip=BIN_TIP)
     if brush: bars = bars.add_params(alt.selection_interval(name='range', encodings=['x'], mark=alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.2)))
     lines = alt.Chart(pd.DataFrame({'cut': list(cuts)}, dtype=float)).mark_rule(strokeDash=[4, 3], color=PAPER).encode(x='cut:Q')
-    return alt.layer(bars, lines)
+    return alt.layer(bars, lines, band)
 
 # %% ../nbs/60_charts.ipynb #8aa72b32
 def _by_source(frame):
@@ -110,13 +113,13 @@ def range_bars(
 
 # %% ../nbs/60_charts.ipynb #94fc6e86
 def overlap_by_range(
-    ranges:pd.DataFrame, # A row per range and source: `range`, `source`, `overlap` (mean), `sd`
+    ranges:pd.DataFrame, # A row per range and source: `range`, `source`, `overlap` (mean), `overlap_sd`
 ) -> alt.LayerChart:     # The chart
     "Mean trigram overlap of each score range with its standard deviation, ours beside a paper's."
-    frame = ranges.assign(low=(ranges.overlap - ranges.sd).clip(0, 1), high=(ranges.overlap + ranges.sd).clip(0, 1))
+    frame = ranges.assign(low=(ranges.overlap - ranges.overlap_sd).clip(0, 1), high=(ranges.overlap + ranges.overlap_sd).clip(0, 1))
     base = alt.Chart(frame).encode(x=_by_range(ranges), color=_by_source(ranges),
                                    xOffset=alt.XOffset('source:N', sort=['ours']))
-    tip = ['range', 'source', alt.Tooltip('overlap:Q', format='.3f', title='mean'), alt.Tooltip('sd:Q', format='.3f')]
+    tip = ['range', 'source', alt.Tooltip('overlap:Q', format='.3f', title='mean'), alt.Tooltip('overlap_sd:Q', format='.3f', title='sd')]
     return alt.layer(base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=alt.Y('low:Q', title='trigram overlap'), y2='high:Q'),
                      base.mark_circle(size=90, opacity=1).encode(y='overlap:Q', tooltip=tip))
 

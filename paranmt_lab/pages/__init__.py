@@ -1,0 +1,1 @@
+"The Streamlit pages: one module a page, each with a function `page`"
