@@ -8,7 +8,7 @@ __all__ = ['MAX_CHARACTERS', 'DTYPES', 'FORMAT', 'VERSION', 'EncoderError', 'Sen
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c1ccd741
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -86,12 +86,12 @@ def encode(self:SentenceEncoder,
     "Encode sentences as vectors."
     if isinstance(sentences, str): raise TypeError('expected a list of sentences, found one string; put it in a list')
     vectors_nd, done = np.empty((len(sentences), self.dim), np.float32), 0
-    with torch.inference_mode(), Progress(len(sentences), 'sentences', show=None if progress else False) as bar:
+    with torch.inference_mode(), Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
         for batch in _batches(sentences, batch_size):
             vectors_nd[done:done + len(batch)] = self.layer(tensors(self.features(batch), self.device)).cpu().numpy()
             done += len(batch)
-            bar.advance(len(batch))
-            if bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
+            if bar: bar.advance(len(batch))
+            if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
     return vectors_nd
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #5eddf626

@@ -1,0 +1,1 @@
+"""Measuring encoders: semantic textual similarity by the protocol of the papers."""
