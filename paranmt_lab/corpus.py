@@ -181,7 +181,12 @@ def shards(self:Corpus) -> list[Path]: # Files of pairs, in order
 @patch(as_prop=True)
 def rows(self:Corpus) -> int: # Pairs
     "How many pairs there are."
-    return sum(rows for _, rows, _ in self._facts(self.folder / 'pairs').values())
+    return sum(self.sizes.values())
+
+@patch(as_prop=True)
+def sizes(self:Corpus) -> dict[int, int]: # Shard number to rows
+    "Pairs in each shard."
+    return {_number(name): rows for name, (_, rows, _) in self._facts(self.folder / 'pairs').items()}
 
 @patch(as_prop=True)
 def checksums(self:Corpus) -> dict[int, str]: # Shard number to checksum
@@ -520,19 +525,19 @@ def count(self:Corpus,
 @patch
 def summary(self:Corpus,
     measure:str,         # Measure or numeric column
-) -> dict[str, float]:   # pairs, no_value, low, high, mean, sd
+) -> dict[str, float]:   # pairs, no_value, low, high, mean, sd; None where nothing has a value
     "What a measure looks like, and how many pairs have no value."
     m = _quoted(self._known([measure])[0])
-    sql = f'SELECT count(*) AS pairs, count(*) - count({m}) AS no_value, min({m}) AS low, max({m}) AS high, avg({m}) AS mean, stddev_pop({m}) AS sd FROM numbers'
-    return self.query(sql).iloc[0].to_dict()
+    sql = f'SELECT count(*), count(*) - count({m}), min({m}), max({m}), avg({m}), stddev_pop({m}) FROM numbers'
+    return dict(zip(('pairs', 'no_value', 'low', 'high', 'mean', 'sd'), self.connect().execute(sql).fetchone()))
 
 # %% ../nbs/02_corpus.ipynb #70aeb556
 @patch
 def _edges(self:Corpus, measure, bins, range):
     if range is None: found = self.summary(measure)
     low, high = range or (found['low'], found['high'])
-    if not bins >= 1 or not (pd.isna(low) or low <= high): raise ValueError(f'{bins} bins from {low} to {high}: expected at least 1 bin and low <= high')
-    if pd.isna(low): low, high = 0, 1
+    if not bins >= 1 or not (low is None or low <= high): raise ValueError(f'{bins} bins from {low} to {high}: expected at least 1 bin and low <= high')
+    if low is None: low, high = 0, 1
     return np.linspace(low, high if high > low else low + 1, bins + 1)
 
 @patch

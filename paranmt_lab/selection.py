@@ -23,7 +23,7 @@ from .settings import inside, read_json, safe_name, write_json
 # %% ../nbs/33_selection.ipynb #81253007
 PAPER_RANGES = ((-0.1, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0))
 PAPER_3 = pd.DataFrame({'range': [f'({a}, {b}]' for a, b in PAPER_RANGES], 'pairs': [4_000_000, 3_800_000, 6_900_000, 14_400_000, 18_000_000],
-                        'overlap': [0.00, 0.02, 0.07, 0.17, 0.35], 'overlap_sd': [0.0, 0.1, 0.1, 0.2, 0.2]})
+                        'overlap': [0.00, 0.02, 0.07, 0.17, 0.35], 'sd': [0.0, 0.1, 0.1, 0.2, 0.2]})
 
 # %% ../nbs/33_selection.ipynb #e69e5fc8
 def _range_row(name, condition, beside):
@@ -35,7 +35,7 @@ def range_table(
     measure:str,                       # Measure that is cut, such as `paraphrase_score@<encoder>`
     ranges:Sequence[tuple]=PAPER_RANGES, # (low, high] of each range
     beside:str='trigram_overlap',      # Measure whose mean is given for each range
-) -> pd.DataFrame:                     # range, low, high, pairs, share, overlap, overlap_sd; the last row is the rest
+) -> pd.DataFrame:                     # range, low, high, pairs, share, overlap, sd; the last row is the rest
     "Pairs in each score range and their mean overlap: `paranmt.3`."
     beside = beside if beside in corpus.measures() else ''
     inside = [between(measure, low, high) for low, high in ranges]
@@ -44,7 +44,7 @@ def range_table(
     found = corpus.query(f"SELECT {', '.join(sql for _, sql in rows)} FROM numbers").to_numpy(float, na_value=np.nan).reshape(-1, 3)
     table = pd.DataFrame({'range': [name for name, _ in rows], 'low': [*(a for a, _ in ranges), np.nan], 'high': [*(b for _, b in ranges), np.nan]})
     pairs = found[:, 0].astype(np.int64)
-    return table.assign(pairs=pairs, share=pairs / max(corpus.rows, 1), overlap=found[:, 1], overlap_sd=found[:, 2])
+    return table.assign(pairs=pairs, share=pairs / max(corpus.rows, 1), overlap=found[:, 1], sd=found[:, 2])
 
 # %% ../nbs/33_selection.ipynb #a0ffc241
 def fold_bounds(
