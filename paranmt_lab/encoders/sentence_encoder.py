@@ -194,6 +194,8 @@ def save(self:SentenceEncoder,
         files = {name: checksum(part) for name, part in part_of.items() if name != 'encoder.json'}
         write_json(part_of['encoder.json'], dict(format=FORMAT, version=VERSION, model=self.model, dim=self.dim, dtype=dtype,
                                                  layer=self.layer.config(), files=files))
+    for old in folder.glob('vocabulary-*.parquet'):  # of a model that stood here before
+        if old.name not in files: old.unlink()
     return folder
 
 def _files(layer): return ['weights.safetensors', *(f'vocabulary-{feature}.parquet' for feature in layer.features())]
@@ -203,13 +205,15 @@ def _read_config(folder):
     "The checked content of `encoder.json` and the empty layer it describes."
     path = folder / 'encoder.json'
     if not path.is_file(): raise EncoderError(f'{folder} holds no encoder: there is no encoder.json')
-    config = read_json(path)
+    try: config = read_json(path)
+    except (ValueError, RecursionError) as e: raise EncoderError(f'{path}: {e}') from None
     if not isinstance(config, dict) or config.get('format') != FORMAT: raise EncoderError(f'{path}: expected "format": "{FORMAT}"')
     if config.get('version') != VERSION: raise EncoderError(f"{path}: version {config.get('version')}, this program reads version {VERSION}")
     try:
         with torch.device('meta'): layer = make_layer(config.get('layer'))
-    except (ValueError, TypeError, RuntimeError) as e: raise EncoderError(f'{path}: {e}') from None
-    if unknown := [f for f in layer.features() if f not in FEATURES]: raise EncoderError(f'{path}: unknown features {unknown}')
+        unknown = [f for f in layer.features() if f not in FEATURES]
+    except (ValueError, TypeError, RuntimeError, OverflowError) as e: raise EncoderError(f'{path}: {e}') from None
+    if unknown: raise EncoderError(f'{path}: unknown features {unknown}')
     return config, layer
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #0b2f2a27
