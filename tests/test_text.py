@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.text import (FEATURES, POLICIES, TOKEN, Packed, VectorFileError, Vocabulary, VocabularyError, char_ngrams,
-                              gather, ngrams, pack, read_vectors, tokenize, tokenize_slowly)
+                              gather, join, ngrams, pack, read_vectors, rows_of, tokenize, tokenize_slowly)
 
 # Text dense in what the tokeniser decides on: n't, apostrophes, marks, digits, odd spaces, emoji, lone surrogates.
 TRICKY = st.text(st.sampled_from("nNt'’sdmlrevx_09.-  \t\n\u00a0\u0301\u0345\u200b\ufe0fßİǅ½日👍\0\x1c\ud800"), max_size=40)
@@ -57,6 +57,25 @@ def test_every_sentence_has_rows_of_the_matrix(sentences, policy, feature, new):
     vocabulary = Vocabulary.build(map(FEATURES[feature], sentences), min_count=2, policy=policy)
     ids = vocabulary.ids(FEATURES[feature](new))
     assert ids and all(0 <= i < len(vocabulary) for i in ids)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(st.lists(TRICKY, max_size=6), st.lists(st.one_of(TRICKY, st.text(max_size=30)), max_size=8), st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
+def test_rows_of_a_batch_are_those_of_its_sentences(known, sentences, policy, feature):
+    vocabulary = Vocabulary.build(map(FEATURES[feature], known), policy=policy)
+    packed, plain = rows_of(feature, sentences, vocabulary), [vocabulary.ids(FEATURES[feature](s)) for s in sentences]
+    assert [packed[i].tolist() for i in range(len(packed))] == plain
+    assert (packed.ids.dtype, packed.offsets.dtype) == (np.int32, np.int64)
+    halves = join([rows_of(feature, part, vocabulary) for part in (sentences[:3], sentences[3:])])
+    assert (halves.ids == packed.ids).all() and (halves.offsets == packed.offsets).all()
+
+
+def test_a_vocabulary_of_many_characters_is_looked_up_token_by_token():
+    "Tables for 18,000 characters would have 340 million entries."
+    chars = [chr(c) for c in range(0x4E00, 0x4E00 + 18_000)]
+    vocabulary = Vocabulary([''.join(chars[i:i + 3]) for i in range(0, 18_000, 3)])
+    assert rows_of('trigram', [''.join(chars[3:6]), ''], vocabulary)[0].tolist() == [6000, 1, 6000]
+    assert vocabulary._table is False
 
 
 def test_build_does_not_depend_on_the_order_of_sentences():

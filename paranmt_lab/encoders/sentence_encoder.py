@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from .layers import Average, Layer, layer_of, make_layer, model_name, tensors
 from ..runs import Progress
 from ..settings import atomic, checksum, inside, read_json, write_json
-from ..text import FEATURES, Packed, Vocabulary, pack
+from ..text import FEATURES, Packed, Vocabulary, join, rows_of
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #19377bb6
 class EncoderError(ValueError):
@@ -55,14 +55,6 @@ class SentenceEncoder:
     def device(self): return next(self.layer.parameters()).device
     def __repr__(self): return f"SentenceEncoder({self.model}, {self.dim} dimensions, {', '.join(f'{f}: {len(v):,} rows' for f, v in self.vocabularies.items())})"
 
-# %% ../../nbs/11_encoders.sentence_encoder.ipynb #c790fed2
-@patch
-def features(self:SentenceEncoder,
-    sentences:Sequence[str],  # Any text
-) -> dict[str, Packed]:       # Feature to packed rows, at least one row a sentence
-    "Turn sentences into the rows that the layer reads."
-    return {f: pack(v.ids(FEATURES[f](s)) for s in sentences) for f, v in self.vocabularies.items()}
-
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #9c0e39b0
 MAX_CHARACTERS = 1 << 22  # most characters in a batch of more than one sentence
 
@@ -75,6 +67,14 @@ def _batches(sentences, size) -> Iterator[list[str]]:
         batch.append(s)
         characters += len(s)
     if batch: yield batch
+
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #1f8a2f22
+@patch
+def features(self:SentenceEncoder,
+    sentences:Sequence[str],  # Any text
+) -> dict[str, Packed]:       # Feature to packed rows, at least one row a sentence
+    "Turn sentences into the rows that the layer reads."
+    return {f: join(rows_of(f, batch, v) for batch in _batches(sentences, 4096)) for f, v in self.vocabularies.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #a8745d9e
 @patch
