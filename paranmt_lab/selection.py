@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .corpus import PAIRS, SHARD, Corpus, between
+from .corpus import PAIRS, SHARD, Corpus, between, quoted
 from .runs import provenance
 from .settings import inside, read_json, safe_name, write_json
 
@@ -27,7 +27,7 @@ PAPER_3 = pd.DataFrame({'range': [f'({a}, {b}]' for a, b in PAPER_RANGES], 'pair
 
 # %% ../nbs/33_selection.ipynb #e69e5fc8
 def _range_row(name, condition, beside):
-    mean = f'avg("{beside}") FILTER ({condition}), stddev_pop("{beside}") FILTER ({condition})' if beside else 'NULL, NULL'
+    mean = f'avg({quoted(beside)}) FILTER ({condition}), stddev_pop({quoted(beside)}) FILTER ({condition})' if beside else 'NULL, NULL'
     return name, f'count(*) FILTER ({condition}), {mean}'
 
 def range_table(
@@ -53,8 +53,8 @@ def fold_bounds(
     k:int=10,       # Number of folds
 ) -> list[tuple[float, int, int]]: # k - 1 times (value, segment, pair_id): the last pair of each fold but the last
     "The pairs at which folds of equal size end."
-    con = corpus.connect()
-    values = con.sql(f'SELECT "{measure}" FROM numbers WHERE {between(measure)}').to_arrow_table()[0].to_numpy()
+    con, _ = corpus.connect(), corpus.known([measure])
+    values = con.sql(f'SELECT {quoted(measure)} FROM numbers WHERE {between(measure)}').to_arrow_table()[0].to_numpy()
     ranks = np.unique([max(len(values) * i // k, 1) - 1 for i in range(1, k)]) if len(values) >= k else []
     if len(ranks) < k - 1: raise ValueError(f'{corpus.name}: {len(values)} pairs have a value of {measure!r}, too few for {k} folds')
     values = np.partition(values, ranks)
@@ -62,14 +62,14 @@ def fold_bounds(
 
 def _tied(con, measure, value, place):
     "The pair at a place among those that have just this value."
-    sql = f'SELECT segment, pair_id FROM numbers WHERE "{measure}" = CAST(? AS FLOAT) ORDER BY segment, pair_id LIMIT 1 OFFSET ?'
+    sql = f'SELECT segment, pair_id FROM numbers WHERE {quoted(measure)} = CAST(? AS FLOAT) ORDER BY segment, pair_id LIMIT 1 OFFSET ?'
     return float(value), *con.execute(sql, [float(value), place]).fetchone()
 
 # %% ../nbs/33_selection.ipynb #c245c48e
 def _after(measure, bound, strict):
     "Condition: ranked after a bound, or at most at it."
     value, segment, pair = bound
-    m, v = f'"{measure}"', f"CAST('{value!r}' AS FLOAT)"
+    m, v = quoted(measure), f"CAST('{value!r}' AS FLOAT)"
     after = f'{m} > {v} OR ({m} = {v} AND (segment > {segment} OR (segment = {segment} AND pair_id > {pair})))'
     return f'({after})' if strict else f'NOT ({after})'
 
@@ -92,7 +92,7 @@ def folds(
     k:int=10,       # Number of folds
 ) -> pd.DataFrame:  # fold, low, high (lowest and highest value), pairs, mean
     "Equal parts of the corpus by a measure, the lowest first: the tenths of `paranmt` section 5.4."
-    bounds, m = fold_bounds(corpus, measure, k), f'"{measure}"'
+    bounds, m = fold_bounds(corpus, measure, k), quoted(measure)
     parts = [f"SELECT {i} AS fold, min({m}) AS low, max({m}) AS high, count(*) AS pairs, avg({m}) AS mean FROM numbers WHERE {fold_condition(measure, bounds, i)}"
              for i in range(1, k + 1)]
     return corpus.query(' UNION ALL '.join(parts) + ' ORDER BY fold')
@@ -149,7 +149,7 @@ def steps(
     "A selection as SQL conditions that must all hold."
     found = [('both sides are there', 'translation IS NOT NULL')] if _lacks_translations(corpus) else []
     if choice.folds: found.append(_fold_step(corpus, choice))
-    found += [(f'{m} in ({low}, {high}]', between(*corpus._known([m]), low, high)) for m, low, high in choice.ranges]
+    found += [(f'{m} in ({low}, {high}]', between(*corpus.known([m]), low, high)) for m, low, high in choice.ranges]
     if choice.max_length: found.append((f'both sides at most {choice.max_length} tokens', _length_condition(corpus, choice.max_length)))
     if choice.exclude_equal: found.append(('sides differ', 'lower(reference) <> lower(translation)'))
     if choice.where: found.append((choice.where, choice.where))
