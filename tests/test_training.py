@@ -1,0 +1,154 @@
+"""Training as a process: killed and continued, repeated, overfitted; mining against its plain reference."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings as limits, strategies as st
+
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
+from paranmt_lab.runs import Run
+from paranmt_lab.settings import settings, write_json
+from paranmt_lab.training.loop import TrainConfig, prepare, train
+from paranmt_lab.training.megabatch import POOLS, cosine, margin_loss, margin_loss_slow, mine, mine_slow
+
+BASE = TrainConfig('whole', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=500, batch_size=20, megabatch=2, epochs=8, learning_rate=0.01,
+                   scramble=0.3, checkpoint_every=1, probes=6)
+
+
+@pytest.fixture(scope='module')
+def workspace(tmp_path_factory):
+    """A corpus of 200 pairs: the two halves of an English sentence of the sample."""
+    s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu')
+    words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference.drop_duplicates().str.split()
+    words = words[words.str.len() >= 6][:200]
+    halves = pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(len(words))})
+    assert len(halves) == 200
+    Corpus.create('halves', s).write_pairs(0, halves)
+    return s
+
+
+def weights(s, name):
+    return (s.runs / name / 'encoder' / 'weights.safetensors').read_bytes()
+
+
+def test_same_seed_same_bits_other_seed_other_bits(workspace):
+    for name, seed in (('whole', 0), ('twin', 0), ('other', 1)): train(replace(BASE, name=name, seed=seed), workspace, show=False)
+    assert weights(workspace, 'whole') == weights(workspace, 'twin') != weights(workspace, 'other')
+    same = [pd.read_parquet(workspace.runs / name / 'negatives.parquet') for name in ('whole', 'twin')]
+    pd.testing.assert_frame_equal(*same)
+    loss = [Run.open(workspace.runs, name).metrics()['loss'].dropna().tolist() for name in ('whole', 'twin')] if BASE.epochs * 10 >= 100 else [0, 0]
+    assert loss[0] == loss[1]
+
+
+CHILD = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from paranmt_lab.settings import settings
+from paranmt_lab.training.loop import TrainConfig, train
+s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu')
+train(TrainConfig(**json.loads(Path(sys.argv[2]).read_text())), s)
+"""
+
+
+def test_killed_runs_end_with_the_same_bits(workspace, tmp_path):
+    """SIGKILL at three moments, the last of them wherever it falls; then to the end."""
+    config = replace(BASE, name='killed')
+    command = [sys.executable, '-c', CHILD, str(workspace.workspace), str(write_json(tmp_path / 'config.json', asdict(config)))]
+    for step in (7, 31, 52):
+        child = subprocess.Popen(command)
+        deadline = time.time() + 120
+        while child.poll() is None and time.time() < deadline:
+            try: done = Run.open(workspace.runs, 'killed').checkpoint()
+            except FileNotFoundError: done = None
+            if done and done[1]['step'] >= step: break
+            time.sleep(0.005)
+        assert child.poll() is None, 'the run ended before it was killed'
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        assert not Run.open(workspace.runs, 'killed').finished
+    subprocess.run(command, check=True)
+    train(replace(BASE, name='whole'), workspace, show=False)
+    assert weights(workspace, 'killed') == weights(workspace, 'whole')
+    pd.testing.assert_frame_equal(*(pd.read_parquet(workspace.runs / name / 'negatives.parquet') for name in ('killed', 'whole')))
+
+
+def test_interrupt_stops_at_a_mega_batch_and_leaves_a_checkpoint(workspace, tmp_path):
+    """One Ctrl-C is a clean stop: exit code 0, status `stopped`, and the run goes on from there."""
+    config = replace(BASE, name='interrupted', checkpoint_every=1000, epochs=400)
+    child = subprocess.Popen([sys.executable, '-c', CHILD, str(workspace.workspace), str(write_json(tmp_path / 'config.json', asdict(config)))])
+    folder, deadline = workspace.runs / 'interrupted', time.time() + 120
+    while not (folder / 'encoder').is_dir() and time.time() < deadline: time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) == 0
+    run = Run(folder)
+    assert not run.finished and run.checkpoint()[1]['step'] > 0
+    assert '"stopped"' in (folder / 'progress.json').read_text()
+
+
+@pytest.mark.parametrize('threads', [1, 2])
+def test_two_hundred_pairs_are_learned_by_heart(workspace, threads):
+    """Halves of a sentence have few words in common: only training can bring them together."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try: train(replace(BASE, name=f'learned-{threads}', model='WORD', scramble=0.0, epochs=40, megabatch=10, learning_rate=0.02), workspace, show=False)
+    finally: torch.set_num_threads(before)
+    pairs = Corpus.open('halves', workspace).frame(['reference', 'translation'])
+    encoder = SentenceEncoder.load(workspace.runs / f'learned-{threads}' / 'encoder')
+    first, second = (torch.nn.functional.normalize(torch.from_numpy(encoder.encode(pairs[c].tolist()))) for c in ('reference', 'translation'))
+    assert ((first @ second.T).argmax(1).numpy() == np.arange(len(pairs))).mean() > 0.95
+
+
+def test_start_takes_over_an_encoder(workspace):
+    train(replace(BASE, name='first'), workspace, show=False)
+    start = workspace.runs / 'first' / 'encoder'
+    run = train(replace(BASE, name='second', start=str(start), epochs=1, learning_rate=1e-9), workspace, show=False)
+    texts = ['Where is the dog?', 'Snow fell all night.']
+    old, new = (SentenceEncoder.load(folder) for folder in (start, run.folder / 'encoder'))
+    assert {f: v.tokens for f, v in old.vocabularies.items()} == {f: v.tokens for f, v in new.vocabularies.items()}
+    np.testing.assert_allclose(old.encode(texts), new.encode(texts), atol=1e-5)
+
+
+def test_word_vectors_are_the_start_and_fill_the_vocabulary(workspace, tmp_path):
+    (tmp_path / 'vectors.txt').write_text('the 1 0 0\nzebra 0 2 0\n' + ''.join(f'rare{i} 0 0 {i}\n' for i in range(2000)))
+    config = replace(BASE, name='vectors', model='WORD', vectors=str(tmp_path / 'vectors.txt'), epochs=1, learning_rate=1e-9, vocabulary=2000)
+    encoder = SentenceEncoder.load(train(config, workspace, show=False).folder / 'encoder')
+    assert encoder.dim == 3 and len(encoder.vocabularies['word']) == 2001
+    np.testing.assert_allclose(encoder.encode(['zebra']), [[0, 2, 0]], atol=1e-6)
+
+
+def test_a_stopped_preparation_leaves_nothing(workspace, monkeypatch):
+    """The cache holds whole arrays or none."""
+    from paranmt_lab.training import loop
+    monkeypatch.setattr(loop.Progress, 'stopping', property(lambda self: True))
+    corpus = Corpus.open('halves', workspace)
+    assert prepare(corpus, np.arange(10), replace(BASE, vocabulary=77), workspace) is None
+    assert not list((corpus.folder / 'cache' / 'training').glob('*.part'))
+
+
+@limits(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1), st.sampled_from(list(POOLS)), st.booleans(), st.booleans(), st.integers(1, 20))
+def test_mining_equals_the_plain_reference(n, dim, seed, pool, reference, ties, block):
+    rng = torch.Generator().manual_seed(seed)
+    axes = torch.cat([torch.eye(dim), -torch.eye(dim), torch.zeros(1, dim)])
+    first, second = axes[torch.randint(0, len(axes), (2, n), generator=rng)] if ties else torch.randn(2, n, dim + 2, generator=rng)
+    segments = torch.randint(0, n, (n,), generator=rng)
+    found = mine(first, second, segments, pool, reference, block)
+    assert [x.tolist() for x in found] == [list(x) for x in mine_slow(first, second, segments.tolist(), pool, reference)]
+
+
+@limits(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32 - 1), st.floats(0, 2))
+def test_loss_equals_the_plain_reference(n, dim, seed, margin):
+    a, b, p, q = vectors = torch.randn(4, n, dim, generator=torch.Generator().manual_seed(seed)).double()
+    fast = margin_loss(cosine(a, b), torch.stack([cosine(a, p), cosine(b, q)]), margin)
+    assert abs(fast.item() - margin_loss_slow(*vectors.tolist(), margin)) < 1e-9
