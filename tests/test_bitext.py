@@ -13,7 +13,7 @@ from paranmt_lab.bitext import import_bitext, import_summary, read_bitext
 from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Options, Record, Reject, checked, excerpt, fault_of, tidy
 from paranmt_lab.bitext.catalogues import read_mo, read_tmx
 from paranmt_lab.bitext.columns import csv_rows
-from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.corpus import list_corpora, segment_of
 from paranmt_lab.settings import settings
 
 RESOURCES = settings().resources
@@ -94,8 +94,8 @@ def test_moses(write, lab):
     assert [(r.line, r.reason) for r in bad] == [(2, 'source: empty'), (3, 'source: invalid UTF-8'), (4, 'line over 65,536 bytes')]
     with pytest.raises(BitextError, match='talk.en goes on at line 7'):
         import_bitext([cs, write('talk.en', en.read_bytes() + b'one too many\n')], 'slipped', lab)
-    assert Corpus.open('slipped', lab).manifest('import')['status'] == 'running'
-    assert len(list(import_bitext([cs, write('talk.en', b'a\nb\nc\nd\ne\nf\n')], 'slipped', lab).shards)) == 1  # mended, it goes through
+    assert not (lab.corpora / 'slipped').exists()
+    assert import_bitext([cs, write('talk.en', b'a\nb\nc\nd\ne\nf\n')], 'slipped', lab).rows == 3  # mended, it goes through
 
 
 def test_lone_surrogates_and_other_json(write):
@@ -186,7 +186,7 @@ def test_damaged_file_is_an_error_that_names_it(write, lab, tmp_path, name):
     path = damaged(tmp_path / name) if content is None else write(name, content)
     with pytest.raises(BitextError, match=f'(?s){re.escape(name)}.*{why}'):
         import_bitext(path, 'damaged', lab)
-    assert Corpus.create('damaged', lab).manifest('import').get('status') != 'finished'
+    assert not list_corpora(lab), 'a failed import leaves no corpus'
 
 
 def test_laughs_cost_nothing(write):
@@ -266,7 +266,7 @@ def peak(lab, path, name):
 SOAK = [pytest.param(kind, 50 << 20, marks=pytest.mark.soak) for kind in ('tsv', 'csv', 'jsonl', 'po', 'tmx', 'bad.tsv')]
 
 
-@pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), ('tmx', 5 << 20), ('bad.tsv', 5 << 20), *SOAK])
+@pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), ('tmx', 2 << 20), ('bad.tsv', 5 << 20), *SOAK])
 def test_memory_does_not_grow(tmp_path, lab, kind, size):
     for name, wanted in (('small', 1 << 20), ('large', size)):
         with open(tmp_path / f'{name}.{kind}', 'w') as f: f.writelines(lines_of(kind, wanted))
@@ -315,7 +315,9 @@ def test_killed_import_begins_again(tmp_path, lab, how):
         import_bitext(path, 'killed', lab, shard_rows=500)
     process.send_signal(how)
     assert process.wait(30) != 0
-    assert json.loads((folder / 'manifests/import.json').read_text())['status'] == 'running' and len(list(folder.glob('pairs/part-*'))) >= 2
+    if how == signal.SIGKILL:
+        assert json.loads((folder / 'manifests/import.json').read_text())['status'] == 'running' and len(list(folder.glob('pairs/part-*'))) >= 2
+    else: assert not folder.exists(), 'a stopped import takes away what it wrote'
     again, undisturbed = import_bitext(path, 'killed', lab, shard_rows=500), import_bitext(path, 'whole', lab, shard_rows=500)
     assert again.checksums == undisturbed.checksums and again.rows == undisturbed.rows
     assert not list(folder.rglob('*.part'))
@@ -357,10 +359,10 @@ def test_czech_bitext_whole(lab):
 
 @real
 def test_wmt_pairs(lab):
-    corpus = import_bitext(RESOURCES / 'train/paraphrase/wmt21-23.parquet', 'wmt', lab, limit=60_000)
+    corpus = import_bitext(RESOURCES / 'train/paraphrase/wmt21-23.parquet', 'wmt', lab, limit=20_000)
     frame = corpus.frame(['segment', 'source', 'source_lang', 'reference', 'translation', 'system'])
     assert frame.notna().all().all() and frame.source_lang.nunique() > 1 and frame.system.nunique() > 10
-    there = pq.read_table(RESOURCES / 'train/paraphrase/wmt21-23.parquet').slice(0, 60_000).to_pandas()
+    there = pq.read_table(RESOURCES / 'train/paraphrase/wmt21-23.parquet').slice(0, 20_000).to_pandas()
     assert frame.translation.tolist() == there.hypothesis.map(tidy).tolist()
     assert frame.segment.nunique() == there.segment.nunique() and frame.segment[0] == segment_of('wmt21-23', str(there.segment[0]))
 

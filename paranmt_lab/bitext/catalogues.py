@@ -94,8 +94,8 @@ def _parser(units):
     parser.StartElementHandler = lambda name, attributes: units.open_tag(name, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler, parser.CharacterDataHandler = units.close_tag, units.data
     parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = parser.ExternalEntityRefHandler = _refuse
-    def skipped(name, is_parameter): units.broken = f'unknown entity &{name[:40]};'
-    parser.SkippedEntityHandler = skipped
+    def _skipped(name, is_parameter): units.broken = f'unknown entity &{name[:40]};'
+    parser.SkippedEntityHandler = _skipped
     return parser
 
 # %% ../../nbs/20_bitext.catalogues.ipynb #41060ea1

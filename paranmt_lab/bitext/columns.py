@@ -27,6 +27,7 @@ def _surplus(items, number, file):
                               'so the pairs cannot be trusted; fetch both files again, or cut them to the lines you trust')
         yield Fault(total, 'blank line without a counterpart', '')
 
+# %% ../../nbs/20_bitext.columns.ipynb #8e2b3aae
 def read_moses(
     source:Input,              # Text in the foreign language, a sentence a line
     reference:Input,           # The same in English
@@ -54,6 +55,7 @@ def _chosen(names, columns):
     if absent := [c for c in columns.values() if isinstance(c, str) and c not in names]: raise BitextError(f'no column {absent}; there are {names[:40]}')
     return dict(columns)
 
+# %% ../../nbs/20_bitext.columns.ipynb #f1a6f0c1
 def _known(names, options):
     "Columns whose names are known."
     plain, lang = {n.strip().lower(): n for n in reversed(names)}, options.source_lang.lower()
@@ -72,10 +74,11 @@ def find_columns(
                       f"{', '.join(a for r in TEXT_ROLES for a in ALIASES[r][:3])}; say which is which: columns={{'source': ..., 'reference': ...}}")
 
 # %% ../../nbs/20_bitext.columns.ipynb #249f6072
-def _separator(file, text):
-    "The separator of a CSV file: of four the one its first line has most of."
-    return '\t' if not file.path.name.removesuffix('.gz').endswith('.csv') else max(',;\t|', key=text.count)
+def _separator(quoted, text):
+    "The separator of a table: a tab, or in CSV of four the one its first line has most of."
+    return max(',;\t|', key=text.count) if quoted else '\t'
 
+# %% ../../nbs/20_bitext.columns.ipynb #afffd266
 def _sample(file):
     "The file's first whole lines, at most a megabyte."
     with file.open() as stream:
@@ -107,6 +110,7 @@ def _csv_fields(text, separator):
     try: return next(csv.reader([text], delimiter=separator, strict=True), [])
     except csv.Error: return None
 
+# %% ../../nbs/20_bitext.columns.ipynb #4c82bfa5
 def _gathered(first, more):
     "Lines from `first` on until the quotation marks are even; None where they never are."
     taken, odd, size = [first], first[1].count('"') % 2, len(first[1])
@@ -137,22 +141,28 @@ def csv_rows(
         yield Fault(first[0], 'unclosed or misplaced quotation mark', first[1])
 
 # %% ../../nbs/20_bitext.columns.ipynb #70993a57
-def _rows(items, separator, width):
-    if separator != '\t': return csv_rows(items, separator, width)
+def _rows(items, separator, width, quoted):
+    if quoted: return csv_rows(items, separator, width)
     return (i if isinstance(i, Fault) else (i[0], i[1].split('\t')) for i in items)
 
+def _laid_out(file, options, quoted):
+    "Separator and layout of a table."
+    sample = _sample(file)
+    separator = _separator(quoted, (sample or [''])[0])
+    rows = [r[1] for r in _rows(iter(enumerate(sample, 1)), separator, None, quoted) if not isinstance(r, Fault)]
+    try: return separator, *layout(rows or [['', '']], options)
+    except BitextError as e: raise BitextError(f'{file.path}: {e}') from None
+
+# %% ../../nbs/20_bitext.columns.ipynb #5e0998c6
 def read_delimited(
-    file:Input,                # TSV, or CSV where the name ends so
+    file:Input,                # TSV or CSV
     options:Options=Options(), # Columns, where the file does not name them
+    quoted:bool=False,         # Whether quotation marks enclose fields, as in CSV
 ) -> Iterator[tuple[int, dict]|Fault]:
     "Pairs of a table in text."
-    sample = _sample(file)
-    separator = _separator(file, (sample or [''])[0])
-    rows = [r[1] for r in _rows(iter(enumerate(sample, 1)), separator, None) if not isinstance(r, Fault)]
-    try: header, take, width = layout(rows or [['', '']], options)
-    except BitextError as e: raise BitextError(f'{file.path}: {e}') from None
+    separator, header, take, width = _laid_out(file, options, quoted)
     with file.open() as stream:
-        for row in _rows(lines(stream), separator, width):
+        for row in _rows(lines(stream), separator, width, quoted):
             if isinstance(row, Fault): yield row
             elif len(row[1]) != width: yield Fault(row[0], f'expected {width} fields, found {len(row[1])}', separator.join(row[1]))
             elif row[0] > 1 or not header: yield row[0], {role: row[1][i] for role, i in take.items()}
@@ -169,17 +179,19 @@ def _object(text):
     except (ValueError, RecursionError): return None
     return dict(_flat(value)) if isinstance(value, dict) else None
 
+# %% ../../nbs/20_bitext.columns.ipynb #de888bc1
 def _values(found, take):
     "Values by role; the number of a segment becomes text, that of a sentence stays and is found out."
     return {role: str(v) if isinstance(v := found.get(name), int) and role not in TEXT_ROLES else v for role, name in take.items()}
 
-# %% ../../nbs/20_bitext.columns.ipynb #b99c8892
+# %% ../../nbs/20_bitext.columns.ipynb #99822f7a
 def _missing(found, take):
     "Why an object gives no pair."
     if not take: return 'no fields of a pair'
     absent = [str(take[role]) for role in needed(take) if take[role] not in found]
     return absent and f"no field {' and '.join(absent)}"
 
+# %% ../../nbs/20_bitext.columns.ipynb #2e8b5f82
 def read_jsonl(
     file:Input,                # An object a line
     options:Options=Options(), # Columns, where their names are not known
@@ -205,13 +217,14 @@ def _is_text(kind):
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
-# %% ../../nbs/20_bitext.columns.ipynb #d4a81d45
+# %% ../../nbs/20_bitext.columns.ipynb #736dd3f2
 def _column(batch, name):
     "A column, also from inside a structure."
     if name in batch.schema.names: return batch[name]
     head, _, rest = name.partition('.')
     return _column(pa.RecordBatch.from_struct_array(batch[head]), rest)
 
+# %% ../../nbs/20_bitext.columns.ipynb #bb6ff733
 def _strings(array):
     "Python strings; what is no UTF-8 as surrogate escapes, numbers as text."
     if not _is_text(array.type): return [v if v is None else str(v) for v in array.to_pylist()]
@@ -220,7 +233,7 @@ def _strings(array):
         array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         return [v if v is None else v.decode('utf-8', 'surrogateescape') for v in array.cast(pa.binary()).to_pylist()]
 
-# %% ../../nbs/20_bitext.columns.ipynb #736dd3f2
+# %% ../../nbs/20_bitext.columns.ipynb #a6bb4bfb
 def _opened(file, options):
     "The Parquet file and the column of each role."
     parquet = pq.ParquetFile(file.path)
@@ -230,6 +243,7 @@ def _opened(file, options):
         raise BitextError(f"columns {', '.join(odd)} hold no text")
     return parquet, take
 
+# %% ../../nbs/20_bitext.columns.ipynb #63bbc692
 def _batches(file, parquet, take):
     "Row number and values."
     row, total = 0, max(1, parquet.metadata.num_rows)

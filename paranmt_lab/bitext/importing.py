@@ -10,9 +10,9 @@ __all__ = ['FORMATS', 'Format', 'sniff', 'plan_reading', 'read_bitext', 'ShardWr
 import gzip, os, shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import groupby, islice
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -37,10 +37,11 @@ class Format:
     about: str                # For the message and the help
     packed: bool = True       # May be packed by gzip
 
+# %% ../../nbs/20_bitext.importing.ipynb #b7685508
 FORMATS = {
     'moses': Format(read_moses, (), 'two text files, line by line: the source first, then the English reference'),
     'tsv': Format(read_delimited, ('.tsv', '.tab'), 'a table with tabs, with or without a header'),
-    'csv': Format(read_delimited, ('.csv',), 'a table with commas or semicolons and quotation marks'),
+    'csv': Format(partial(read_delimited, quoted=True), ('.csv',), 'a table with commas or semicolons and quotation marks'),
     'jsonl': Format(read_jsonl, ('.jsonl', '.ndjson', '.json'), 'a JSON object a line'),
     'tmx': Format(read_tmx, ('.tmx',), 'a translation memory'),
     'po': Format(read_po, ('.po',), 'a gettext catalogue'),
@@ -54,11 +55,13 @@ def _head(path):
         with (gzip.open(path) if packed else open(path, 'rb')) as f: return f.read(4096), packed
     except (EOFError, gzip.BadGzipFile): return b'', packed
 
+# %% ../../nbs/20_bitext.importing.ipynb #03c5adf2
+_MARKS = {b'\xde\x12\x04\x95': 'mo', b'\x95\x04\x12\xde': 'mo', b'PAR1': 'parquet'}
+
 def _by_content(head):
     "Format by the first bytes, None where they say nothing."
-    if head[:4] in (b'\xde\x12\x04\x95', b'\x95\x04\x12\xde'): return 'mo'
-    if head[:4] == b'PAR1': return 'parquet'
-    return 'tmx' if b'<tmx' in head.lstrip(b'\xef\xbb\xbf \r\n')[:4096] and head.lstrip(b'\xef\xbb\xbf \r\n').startswith(b'<') else None
+    if known := _MARKS.get(head[:4]): return known
+    return 'tmx' if b'<tmx' in head and head.lstrip(b'\xef\xbb\xbf \r\n').startswith(b'<') else None
 
 def _by_name(path):
     name = path.name.lower().removesuffix('.gz')
@@ -94,11 +97,14 @@ def _files(path):
     if not found: raise _unknown(path, 'no file of pairs in this folder')
     return found
 
+# %% ../../nbs/20_bitext.importing.ipynb #729acd2e
 def _english(path): return path.name.removesuffix('.gz').endswith(('.en', '.eng'))
 
 def _moses(inputs):
-    if len(inputs) != 2: raise _unknown(inputs[0].path, f'plain text comes in two files, source and reference; here {"is" if len(inputs) == 1 else "are"} {len(inputs)}')
-    if _english(inputs[0].path) and not _english(inputs[1].path): raise BitextError(f'{inputs[0].path} looks like the English side; give the source first')
+    "The one reading of two plain texts."
+    if len(inputs) != 2: raise _unknown(inputs[0].path, f'plain text comes in two files, source and reference, and here the count is {len(inputs)}')
+    source, reference = (i.path for i in inputs)
+    if _english(source) and not _english(reference): raise BitextError(f'{source} looks like the English side; give the source first')
     return [('moses', inputs)]
 
 # %% ../../nbs/20_bitext.importing.ipynb #03704669
@@ -121,6 +127,7 @@ def _stream(readings, options):
     for kind, inputs in readings:
         for item in FORMATS[kind].read(*inputs, options): yield checked(inputs[0], item, options)
 
+# %% ../../nbs/20_bitext.importing.ipynb #4fdae2ce
 def read_bitext(
     paths:str|Path|Iterable[str|Path],      # Files and folders
     format:str|None=None,                   # One of `FORMATS`; None finds out
@@ -153,6 +160,7 @@ class ShardWriter:
         self.corpus, self.shard_rows = corpus, shard_rows
         self.records, self.batches, self.shard, self.rows, self.domains = [], [], 0, 0, Counter()
 
+# %% ../../nbs/20_bitext.importing.ipynb #532cecb9
 @patch
 def add(self:ShardWriter,
     record:Record, # A pair
@@ -198,9 +206,10 @@ class RejectWriter:
 
     def flush(self):
         "Write what is at hand."
-        if self.waiting: self.writer.write_batch(pa.record_batch([pa.array(c, f.type) for c, f in zip(zip(*self.waiting), REJECTS)], schema=REJECTS))
+        if self.waiting: self.writer.write_batch(pa.record_batch(dict(zip(REJECTS.names, zip(*self.waiting))), schema=REJECTS))
         self.waiting = []
 
+# %% ../../nbs/20_bitext.importing.ipynb #3a88723a
 @contextmanager
 def rejects_of(
     corpus:Corpus, # Whose rejects
@@ -223,12 +232,13 @@ def make_plan(
     inputs = [dict(file=str(i.path), format=kind, bytes=i.size, checksum=checksum(i.path)) for kind, files in readings for i in files]
     return dict(stage='import', version=1, inputs=inputs, options=asdict(options), licence=licence, shard_rows=shard_rows, limit=limit)
 
+# %% ../../nbs/20_bitext.importing.ipynb #5611be69
 def _identity(plan):
     "What two equal imports have in common: not where the files lay, but their names where they name the domain."
     inputs = [dict(i, file=Path(i['file']).name) for i in plan['inputs']]
     return fingerprint(dict({k: plan[k] for k in ('options', 'licence', 'shard_rows', 'limit')}, inputs=inputs))
 
-# %% ../../nbs/20_bitext.importing.ipynb #42d03b80
+# %% ../../nbs/20_bitext.importing.ipynb #4f364bb8
 def _alive(pid):
     try: os.kill(pid, 0)
     except ProcessLookupError: return False
@@ -236,11 +246,14 @@ def _alive(pid):
     return pid != os.getpid()
 
 def _clear(corpus):
-    "Delete what a killed import left."
+    "Delete what an import left that did not come to its end."
     shutil.rmtree(corpus.folder / 'pairs')
-    for file in (corpus.folder / 'rejects.parquet', *corpus.folder.glob('.*.part')): file.unlink(missing_ok=True)
+    own = [corpus.folder / name for name in ('rejects.parquet', 'manifests/import.json', 'progress.json')]
+    for file in (*own, *corpus.folder.glob('.*.part')): file.unlink(missing_ok=True)
+    for folder in (corpus.folder / 'manifests', corpus.folder):
+        with suppress(OSError): folder.rmdir()
 
-# %% ../../nbs/20_bitext.importing.ipynb #7b945065
+# %% ../../nbs/20_bitext.importing.ipynb #f0c8b634
 def already_done(
     corpus:Corpus, # The corpus, perhaps with something in it
     plan:dict,     # What is to be imported
@@ -251,11 +264,11 @@ def already_done(
     if found.get('status') == 'finished':
         if _identity(found) == _identity(plan): return True
         raise ValueError(f'corpus {corpus.name!r} was imported from other files or with other options; take another name, or delete {corpus.folder}')
-    if found and _alive(found['pid']): raise ValueError(f"corpus {corpus.name!r} is being imported by process {found['pid']}; wait, or stop it")
+    if found and _alive(found['pid']): raise ValueError(f"corpus {corpus.name!r} is being imported by process {found['pid']}; wait for it, or stop it and delete {corpus.folder}")
     if found: _clear(corpus)
     return False
 
-# %% ../../nbs/20_bitext.importing.ipynb #4f364bb8
+# %% ../../nbs/20_bitext.importing.ipynb #1d0fbfd1
 def _pour(items, shards, rejects, progress, inputs, limit):
     "Let records and rejects go where they belong, until the end, the limit, or a stop."
     for n, item in enumerate(items, 1):
@@ -265,25 +278,31 @@ def _pour(items, shards, rejects, progress, inputs, limit):
             if progress.stopping: raise KeyboardInterrupt('stopped; begin the same import again to have the corpus whole')
             if shards.rows == limit: return
 
+# %% ../../nbs/20_bitext.importing.ipynb #8c38f56e
 def _account(plan, shards, rejects):
     "The manifest of a finished import."
     return plan | dict(status='finished', pairs=shards.rows, shards=shards.shard, domains=dict(shards.domains.most_common()),
                        rejects=dict(rejects.reasons.most_common()), **provenance())
 
-# %% ../../nbs/20_bitext.importing.ipynb #f0c8b634
-def _run(corpus, readings, options, plan):
-    "Import into an empty corpus."
+# %% ../../nbs/20_bitext.importing.ipynb #3fee8c87
+def _written(corpus, readings, options, plan):
+    "Write shards and rejects into an empty corpus."
     inputs = [i for _, files in readings for i in files]
-    corpus.write_manifest('import', plan | dict(status='running', pid=os.getpid()))
-    shards = ShardWriter(corpus, plan['shard_rows'])
-    with Progress(sum(i.size for i in inputs), 'bytes', corpus.folder) as progress, rejects_of(corpus) as rejects:
+    total, shards = sum(i.size for i in inputs), ShardWriter(corpus, plan['shard_rows'])
+    with Progress(total, 'bytes', corpus.folder) as progress, rejects_of(corpus) as rejects:
         _pour(_stream(readings, options), shards, rejects, progress, inputs, plan['limit'])
-        if not shards.rows: raise BitextError(f'not one pair could be read; rejected: {dict(rejects.reasons.most_common(5))}')
+        if not shards.rows: raise BitextError(f"not one pair could be read from {inputs[0].path}; rejected: {dict(rejects.reasons.most_common(5))}")
         shards.flush()
-        progress.advance(sum(i.size for i in inputs) - progress.done, pairs=shards.rows, rejects=rejects.rows)
-    corpus.write_manifest('import', _account(plan, shards, rejects))
+        progress.advance(total - progress.done, pairs=shards.rows, rejects=rejects.rows)
+    return shards, rejects
 
-# %% ../../nbs/20_bitext.importing.ipynb #e0f6daf4
+def _run(corpus, readings, options, plan):
+    "The whole of an import, or nothing of it."
+    corpus.write_manifest('import', plan | dict(status='running', pid=os.getpid()))
+    try: corpus.write_manifest('import', _account(plan, *_written(corpus, readings, options, plan)))
+    except BaseException: _clear(corpus); raise
+
+# %% ../../nbs/20_bitext.importing.ipynb #06af0dc1
 def import_bitext(
     paths:str|Path|Iterable[str|Path],      # Files and folders
     name:str,                               # Name of the corpus
@@ -298,11 +317,12 @@ def import_bitext(
     limit:int|None=None,                    # Most pairs; None takes all
 ) -> Corpus:
     "Import files of pairs as a corpus; done already, it does nothing."
+    if limit is not None and limit < 1: raise ValueError(f'limit {limit}: expected at least one pair')
     readings, options = plan_reading(paths, format), Options(source_lang, corpus, columns, longest)
-    made, plan = Corpus.create(name, s), make_plan(readings, options, licence, shard_rows, limit)
-    if already_done(made, plan): Console(stderr=True).print(f'{name}: imported already, nothing to do')
+    plan = make_plan(readings, options, licence, shard_rows, limit)
+    if already_done(Corpus.create(name, s), plan): Console(stderr=True).print(f'{name}: imported already, nothing to do')
     else: _run(Corpus.create(name, s), readings, options, plan)
-    return Corpus.create(name, s)
+    return Corpus.open(name, s)
 
 # %% ../../nbs/20_bitext.importing.ipynb #31c66606
 def import_summary(
