@@ -309,6 +309,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'paranmt_lab.corpus._arrow': ('corpus.html#_arrow', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._best': ('corpus.html#_best', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._cast': ('corpus.html#_cast', 'paranmt_lab/corpus.py'),
+                                    'paranmt_lab.corpus._check_pairs': ('corpus.html#_check_pairs', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._files': ('corpus.html#_files', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._finite': ('corpus.html#_finite', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._literal': ('corpus.html#_literal', 'paranmt_lab/corpus.py'),
