@@ -61,24 +61,28 @@ def _segments(table):
     texts = pc.coalesce(_cast(table, PAIRS.field('source')), table['reference'].combine_chunks()).to_pylist()
     return pa.array([segment_of(t) if g is None else g for g, t in zip(given.to_pylist(), texts)], pa.int64())
 
-# %% ../nbs/02_corpus.ipynb #cb40c18f
+# %% ../nbs/02_corpus.ipynb #11cec008
 def _arrow(table):
     if isinstance(table, pd.DataFrame): return pa.Table.from_pandas(table, preserve_index=False)
     return table if isinstance(table, pa.Table) else pa.table(table)
 
+def _check_pairs(table, shard):
+    if unknown := set(table.column_names) - set(PAIRS.names):
+        raise ValueError(f'unknown columns {sorted(unknown)}; pairs have {PAIRS.names}')
+    if 'reference' not in table.column_names or table['reference'].null_count:
+        raise ValueError('every pair needs a reference: put rows without one among the rejects')
+    if len(table) >= SHARD: raise ValueError(f'{len(table)} rows in shard {shard}: at most {SHARD - 1} fit')
+
+# %% ../nbs/02_corpus.ipynb #7d4a83c5
 def regular(
     table:pa.Table|pd.DataFrame|dict, # At least `reference`; any columns of `PAIRS`
     shard:int=0,                      # Number of the shard, which the ids start with
 ) -> pa.Table:                        # Table of schema `PAIRS`
     "Check, order, cast and number a table of pairs."
     table = _arrow(table)
-    if unknown := set(table.column_names) - set(PAIRS.names):
-        raise ValueError(f'unknown columns {sorted(unknown)}; pairs have {PAIRS.names}')
-    if 'reference' not in table.column_names or table['reference'].null_count:
-        raise ValueError('every pair needs a reference: put rows without one among the rejects')
-    if len(table) >= SHARD: raise ValueError(f'{len(table)} rows in shard {shard}: at most {SHARD - 1} fit')
+    _check_pairs(table, shard)
     made = dict(pair_id=pa.array(np.arange(len(table)) + shard * SHARD), segment=_segments(table))
-    return pa.table([made.get(f.name, None) if f.name in made else _cast(table, f) for f in PAIRS], schema=PAIRS)
+    return pa.table([made[f.name] if f.name in made else _cast(table, f) for f in PAIRS], schema=PAIRS)
 
 # %% ../nbs/02_corpus.ipynb #6815186b
 class Corpus:
@@ -104,13 +108,14 @@ def create(cls:Corpus,
     (folder / 'pairs').mkdir(parents=True, exist_ok=True)
     return cls(folder)
 
-# %% ../nbs/02_corpus.ipynb #cb3272f7
+# %% ../nbs/02_corpus.ipynb #5da1ec55
 def list_corpora(
     s:Settings|None=None, # Settings; None reads them
 ) -> list[str]:           # Names, sorted
     "Names of the corpora in the workspace."
     return sorted(p.parent.name for p in (s or settings()).corpora.glob('*/pairs'))
 
+# %% ../nbs/02_corpus.ipynb #92854e90
 @patch(cls_method=True)
 def open(cls:Corpus,
     name:str,             # Name of the corpus
@@ -121,6 +126,10 @@ def open(cls:Corpus,
     folder = inside(s.corpora, safe_name(name, 'corpus'))
     if (folder / 'pairs').is_dir(): return cls(folder)
     raise FileNotFoundError(f"no corpus {name!r} in {s.corpora}; there are: {', '.join(list_corpora(s)) or 'none'}")
+
+# %% ../nbs/02_corpus.ipynb #b20b5f7b
+def _part(shard): return f'part-{shard:05d}.parquet'
+def _number(name): return int(name[5:-8])
 
 # %% ../nbs/02_corpus.ipynb #6509920b
 def _look(path):
@@ -134,7 +143,7 @@ def _look(path):
     named = meta.schema.to_arrow_schema().names == [path.parent.name]
     return [meta.num_rows if named else -1, (meta.metadata or {}).get(b'pairs', b'unknown').decode()]
 
-# %% ../nbs/02_corpus.ipynb #1f9eb218
+# %% ../nbs/02_corpus.ipynb #69812a6f
 @patch
 def _fact(self:Corpus, path, st=None):
     "[stamp, rows, checksum] of a file as it is now, or None where there is no file."
@@ -144,6 +153,7 @@ def _fact(self:Corpus, path, st=None):
     if not (isinstance(seen.get(key), list) and len(seen[key]) == 3 and seen[key][0] == stamp): seen[key] = [stamp, *_look(path)]
     return seen[key]
 
+# %% ../nbs/02_corpus.ipynb #b05acf88
 @patch
 def _facts(self:Corpus, folder):
     "Facts of all shards in a folder, by file name."
@@ -154,7 +164,7 @@ def _facts(self:Corpus, folder):
     if len(self._remembered()) > before: self._remember()
     return found
 
-# %% ../nbs/02_corpus.ipynb #b44da4bd
+# %% ../nbs/02_corpus.ipynb #d831f8a4
 @patch
 def _remembered(self:Corpus):
     if self._seen is None:
@@ -162,6 +172,7 @@ def _remembered(self:Corpus):
         except (OSError, ValueError, TypeError): self._seen = {}
     return self._seen
 
+# %% ../nbs/02_corpus.ipynb #31781d4f
 @patch
 def _remember(self:Corpus):
     "Keep what is known for the next process; where that cannot be written, do without."
@@ -169,25 +180,24 @@ def _remember(self:Corpus):
     try: write_json(self.folder / 'cache/files.json', self._seen)
     except OSError: pass
 
-# %% ../nbs/02_corpus.ipynb #69812a6f
-def _part(shard): return f'part-{shard:05d}.parquet'
-def _number(name): return int(name[5:-8])
-
+# %% ../nbs/02_corpus.ipynb #28f613bc
 @patch(as_prop=True)
 def shards(self:Corpus) -> list[Path]: # Files of pairs, in order
     "The shards written so far."
     return sorted(self.folder.glob('pairs/part-*.parquet'))
+
+# %% ../nbs/02_corpus.ipynb #4c7e464d
+@patch(as_prop=True)
+def sizes(self:Corpus) -> dict[int, int]: # Shard number to rows
+    "Pairs in each shard."
+    return {_number(name): rows for name, (_, rows, _) in self._facts(self.folder / 'pairs').items()}
 
 @patch(as_prop=True)
 def rows(self:Corpus) -> int: # Pairs
     "How many pairs there are."
     return sum(self.sizes.values())
 
-@patch(as_prop=True)
-def sizes(self:Corpus) -> dict[int, int]: # Shard number to rows
-    "Pairs in each shard."
-    return {_number(name): rows for name, (_, rows, _) in self._facts(self.folder / 'pairs').items()}
-
+# %% ../nbs/02_corpus.ipynb #38ec0c03
 @patch(as_prop=True)
 def checksums(self:Corpus) -> dict[int, str]: # Shard number to checksum
     "Checksum of each shard."
@@ -217,6 +227,7 @@ def _measure(self:Corpus, measure):
     if measure in PAIRS.names: raise ValueError(f'{measure!r} is a column of the pairs and cannot be written or dropped as a measure')
     return inside(self.folder, 'measures', safe_name(measure, 'measure'))
 
+# %% ../nbs/02_corpus.ipynb #05c47abc
 @patch
 def write_measure(self:Corpus,
     measure:str,            # Name, `measure@model` where it depends on a model
@@ -234,7 +245,7 @@ def write_measure(self:Corpus,
         pq.write_table(pa.table([column], schema=field), part, compression='zstd', use_dictionary=False)
     return self._measure(measure) / _part(shard)
 
-# %% ../nbs/02_corpus.ipynb #3d582321
+# %% ../nbs/02_corpus.ipynb #9613b878
 @patch
 def _lacking(self:Corpus, measure, pairs):
     have = self._facts(self._measure(measure))
@@ -247,6 +258,7 @@ def missing(self:Corpus,
     "Shards whose measure is not there, or was computed from other pairs: what a stage still has to do."
     return self._lacking(measure, self._facts(self.folder / 'pairs'))
 
+# %% ../nbs/02_corpus.ipynb #7fc4947a
 @patch
 def measures(self:Corpus) -> list[str]: # Names, sorted
     "Measures that every shard has."
@@ -254,6 +266,7 @@ def measures(self:Corpus) -> list[str]: # Names, sorted
     pairs = self._facts(self.folder / 'pairs')
     return [m for m in names if pairs and not self._lacking(m, pairs)]
 
+# %% ../nbs/02_corpus.ipynb #b2ae8553
 @patch
 def drop_measure(self:Corpus,
     measure:str, # Name of a measure
@@ -270,6 +283,7 @@ def write_manifest(self:Corpus,
     "Say what a stage did."
     return write_json(inside(self.folder, 'manifests', safe_name(stage, 'stage') + '.json'), facts)
 
+# %% ../nbs/02_corpus.ipynb #21a653b5
 @patch
 def manifest(self:Corpus,
     stage:str, # Name of the stage
@@ -283,7 +297,7 @@ def manifests(self:Corpus) -> dict[str, dict]: # Stage to what it said
     "All manifests."
     return {p.stem: read_json(p) for p in sorted(self.folder.glob('manifests/*.json'))}
 
-# %% ../nbs/02_corpus.ipynb #e153f101
+# %% ../nbs/02_corpus.ipynb #bfe7db9f
 REJECTS = pa.schema([('file', pa.string()), ('line', pa.int64()), ('reason', pa.string()), ('text', pa.string())])
 
 @patch
@@ -296,6 +310,7 @@ def write_rejects(self:Corpus,
         pq.write_table(pa.table([_cast(table, f) for f in REJECTS], schema=REJECTS), part, compression='zstd')
     return self.folder / 'rejects.parquet'
 
+# %% ../nbs/02_corpus.ipynb #9bd3773d
 @patch
 def rejects(self:Corpus) -> pd.DataFrame: # Columns of `REJECTS`
     "What could not be used, and why."
@@ -313,6 +328,7 @@ def _checked(self:Corpus, measure, path):
         raise ValueError(f'{file} {found}, expected a column for pairs {fact[2]} of {fact[1]} rows: compute {measure!r} again')
     return file
 
+# %% ../nbs/02_corpus.ipynb #5effb12a
 @patch
 def _shard_table(self:Corpus, path, columns, groups=None):
     "Columns of one shard, pairs' and measures', of some row groups of the pairs or of all."
@@ -326,7 +342,7 @@ def _shard_table(self:Corpus, path, columns, groups=None):
         table = table.append_column(measure, pa.chunked_array([column.slice(starts[g], starts[g+1] - starts[g]).combine_chunks() for g in groups], pa.float32()))
     return table.combine_chunks()
 
-# %% ../nbs/02_corpus.ipynb #60740d77
+# %% ../nbs/02_corpus.ipynb #bf65f8a6
 @patch
 def known(self:Corpus,
     columns:Iterable[str]|None, # Pair columns and measures, None or none for all
@@ -337,6 +353,7 @@ def known(self:Corpus,
         raise ValueError(f"{self.name} has no column {unknown[0]!r} complete in every shard; it has {', '.join(have)}")
     return list(columns) if columns else have
 
+# %% ../nbs/02_corpus.ipynb #38a57b67
 @patch
 def batches(self:Corpus,
     columns:list[str]|None=None, # Pair columns and measures; None gives all
@@ -367,6 +384,7 @@ def _pandas(table):
     plain = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     return pa.table(plain, names=table.column_names).to_pandas()
 
+# %% ../nbs/02_corpus.ipynb #03371248
 @patch
 def pairs_by_id(self:Corpus,
     ids:Iterable[int],           # Ids of pairs, in any order
@@ -388,6 +406,7 @@ def quoted(
     "A column's name in SQL: `paraphrase_score@x` needs quotes."
     return '"' + name.replace('"', '""') + '"'
 
+# %% ../nbs/02_corpus.ipynb #09bda07e
 def _literal(text): return "'" + str(text).replace("'", "''") + "'"
 def _pattern(path): return re.sub(r'([*?\[])', r'[\1]', str(path)) # DuckDB takes paths for patterns
 
@@ -395,6 +414,7 @@ def _files(paths):
     "A list of files for `read_parquet`."
     return f"read_parquet([{', '.join(_literal(_pattern(p)) for p in paths)}])"
 
+# %% ../nbs/02_corpus.ipynb #a88967e5
 @patch
 def _views(self:Corpus, con, measures):
     "Lay `pairs` and `numbers` over the Parquet files."
@@ -412,8 +432,11 @@ def _state(self:Corpus, measures):
     youngest = max((stamp[2] for files in facts.values() for stamp, _, _ in files.values()), default=0) / 1e9
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest(), youngest
 
-# %% ../nbs/02_corpus.ipynb #b9abbc6e
+# %% ../nbs/02_corpus.ipynb #f72259af
 _building = threading.Lock()
+
+@patch
+def _config(self:Corpus): return {'memory_limit': '4GB', 'temp_directory': str(self.folder / 'cache/spill')}
 
 @patch
 def build_index(self:Corpus) -> Path: # `index.duckdb`
@@ -428,10 +451,7 @@ def build_index(self:Corpus) -> Path: # `index.duckdb`
             con.execute('DROP VIEW numbers; DROP VIEW pairs')
     return self.folder / 'index.duckdb'
 
-@patch
-def _config(self:Corpus): return {'memory_limit': '4GB', 'temp_directory': str(self.folder / 'cache/spill')}
-
-# %% ../nbs/02_corpus.ipynb #bc0585ad
+# %% ../nbs/02_corpus.ipynb #dfd42796
 SETTLED_ROWS, SETTLED_SECONDS = 1_000_000, 60
 
 @patch
@@ -446,6 +466,7 @@ def _attached(self:Corpus, con, state):
     con.execute('DETACH DATABASE IF EXISTS kept')
     return False
 
+# %% ../nbs/02_corpus.ipynb #62419177
 @patch
 def _prepared(self:Corpus, con, state, youngest):
     "Find or make the index; without it the views stand on the Parquet files."
@@ -470,6 +491,7 @@ def connect(self:Corpus) -> duckdb.DuckDBPyConnection: # Connection with the vie
         self._con, self._con_state = con, state
     return self._con.cursor()
 
+# %% ../nbs/02_corpus.ipynb #574b6bcf
 @patch
 def query(self:Corpus,
     sql:str,               # A query over `pairs` and `numbers`
@@ -486,6 +508,7 @@ def _table_for(self:Corpus, con, tail, params):
     except duckdb.BinderException: return 'pairs'
     return 'numbers'
 
+# %% ../nbs/02_corpus.ipynb #8fbd0ff9
 @patch
 def frame(self:Corpus,
     columns:list[str]|None=None, # Pair columns and measures; None gives all
@@ -532,6 +555,7 @@ def count(self:Corpus,
     con, tail = self.connect(), self._condition(measure, low, high, where)
     return con.execute(f'SELECT count(*) FROM {self._table_for(con, tail, params)}{tail}', params).fetchone()[0]
 
+# %% ../nbs/02_corpus.ipynb #ee849c96
 @patch
 def summary(self:Corpus,
     measure:str,         # Measure or numeric column
@@ -550,6 +574,7 @@ def _edges(self:Corpus, measure, bins, range):
     if low is None: low, high = 0, 1
     return np.linspace(low, high if high > low else low + 1, bins + 1)
 
+# %% ../nbs/02_corpus.ipynb #347e8150
 @patch
 def histogram(self:Corpus,
     measure:str,                        # Measure or numeric column
@@ -614,6 +639,7 @@ def sample_ids(self:Corpus,
     found = con.sql(f'SELECT pair_id FROM {self._table_for(con, tail, params)}{tail}', params=params)
     return smallest((b['pair_id'].to_numpy() for b in found.to_arrow_reader(100_000)), n, seed)
 
+# %% ../nbs/02_corpus.ipynb #f52df39a
 @patch
 def sample(self:Corpus,
     n:int,                       # Pairs wanted

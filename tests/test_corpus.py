@@ -231,9 +231,9 @@ def test_spoiled_index_and_cache(corpora, how):
     assert again.count('score', .4, .6) == 2 and again.frame(where='score > 0.6').reference.tolist() == ['Sentence 1001.']
 
 
-@pytest.mark.parametrize('error', [OSError('no space left on device'), duckdb.IOException('read-only')])
+@pytest.mark.parametrize('error', [OSError, duckdb.IOException])
 def test_index_cannot_be_written(corpora, monkeypatch, error):
-    def fails(self): raise error
+    def fails(self): raise error('no space left on device')
     monkeypatch.setattr(Corpus, 'build_index', fails)
     corpus = filled(corpora(), [[.1, .5], [.5, .9]])
     assert corpus.count('score', .4, .6) == 2 and corpus.sample(1, 'score', .8, 1).score.tolist() == [np.float32(.9)]
