@@ -17,7 +17,8 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.runs import Run
 from paranmt_lab.settings import settings, write_json
-from paranmt_lab.training.loop import TrainConfig, prepare, train
+from paranmt_lab.training.data import TrainConfig, prepare
+from paranmt_lab.training.loop import train
 from paranmt_lab.training.megabatch import POOLS, cosine, margin_loss, margin_loss_slow, mine, mine_slow
 
 BASE = TrainConfig('whole', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=500, batch_size=20, megabatch=2, epochs=8, learning_rate=0.01,
@@ -128,8 +129,8 @@ def test_word_vectors_are_the_start_and_fill_the_vocabulary(workspace, tmp_path)
 
 def test_a_stopped_preparation_leaves_nothing(workspace, monkeypatch):
     """The cache holds whole arrays or none."""
-    from paranmt_lab.training import loop
-    monkeypatch.setattr(loop.Progress, 'stopping', property(lambda self: True))
+    from paranmt_lab.training import data
+    monkeypatch.setattr(data.Progress, 'stopping', property(lambda self: True))
     corpus = Corpus.open('halves', workspace)
     assert prepare(corpus, np.arange(10), replace(BASE, vocabulary=77), workspace) is None
     assert not list((corpus.folder / 'cache' / 'training').glob('*.part'))
