@@ -55,6 +55,7 @@ def measure_of(
     if found := MEASURES.get(str(name).partition('@')[0]): return found
     raise ValueError(f"no measure {name!r}; there are: {', '.join(MEASURES)}")
 
+# %% ../nbs/37_registry.ipynb #04acee40
 def stored_name(
     name:str,        # `measure` or `measure@model`
     model:str='',    # Short name of the encoder in use
@@ -83,6 +84,7 @@ def _arguments(batch, names):
     text = [batch[c].to_pylist() for c in ('reference', 'translation')]
     return text, [tokens_of(side) for side in text] if any(measure_of(n).tokens for n in names) else None
 
+# %% ../nbs/37_registry.ipynb #afbc311f
 def score_batch(
     batch,                    # Record batch with `reference` and `translation`
     names:Sequence[str],      # Stored names of the measures
@@ -115,7 +117,7 @@ def _model(encoder, model):
 
 def _loaded(encoder): return SentenceEncoder.load(encoder) if isinstance(encoder, Path) else encoder
 
-# %% ../nbs/37_registry.ipynb #f5f60000
+# %% ../nbs/37_registry.ipynb #891e5de9
 def _begin(corpus, name, identity):
     "Compare with an earlier scoring, and leave a note of this one where there is something to do."
     measure, before = measure_of(name), corpus.manifest(f'score-{name}')
@@ -126,6 +128,7 @@ def _begin(corpus, name, identity):
     if corpus.missing(name): corpus.write_manifest(f'score-{name}', facts | dict(status='running', made=provenance()))
     return facts
 
+# %% ../nbs/37_registry.ipynb #86521114
 def _end(corpus, name):
     "Say what came out, unless it has been said."
     found, facts = corpus.summary(name), corpus.manifest(f'score-{name}')
@@ -134,6 +137,13 @@ def _end(corpus, name):
     return dict(measure=name, **found)
 
 # %% ../nbs/37_registry.ipynb #107d40d1
+def _tasks(corpus, names):
+    "(shard, measures it lacks) for each shard that lacks one."
+    lacking = {n: set(corpus.missing(n)) for n in names}
+    tasks = [(shard, [n for n in names if shard in lacking[n]]) for shard in sorted(corpus.sizes)]
+    return [(shard, some) for shard, some in tasks if some]
+
+# %% ../nbs/37_registry.ipynb #0091dd5d
 def _worker(encoder):
     "What each process does first: leave Ctrl-C to its parent, keep to one thread, load the encoder."
     global _encoder
@@ -143,6 +153,7 @@ def _worker(encoder):
 
 def _task(folder, shard, names): return score_shard(folder, shard, names, _encoder)
 
+# %% ../nbs/37_registry.ipynb #94b155b8
 def _in_processes(folder, tasks, encoder, workers, progress):
     "Run tasks in processes, no more of them begun than there are processes."
     tasks, running = iter(tasks), set()
@@ -153,7 +164,7 @@ def _in_processes(folder, tasks, encoder, workers, progress):
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for d in done: progress.advance(d.result())
 
-# %% ../nbs/37_registry.ipynb #f6c88c07
+# %% ../nbs/37_registry.ipynb #edc45cd1
 def _here(folder, tasks, encoder, progress):
     "Run tasks in this process."
     encoder = _loaded(encoder) if tasks else None
@@ -161,18 +172,13 @@ def _here(folder, tasks, encoder, progress):
         if progress.stopping: return
         progress.advance(score_shard(folder, shard, names, encoder))
 
-def _tasks(corpus, names):
-    "(shard, measures it lacks) for each shard that lacks one."
-    lacking = {n: set(corpus.missing(n)) for n in names}
-    tasks = [(shard, [n for n in names if shard in lacking[n]]) for shard in sorted(corpus.sizes)]
-    return [(shard, some) for shard, some in tasks if some]
-
-# %% ../nbs/37_registry.ipynb #d5d0ff8b
+# %% ../nbs/37_registry.ipynb #364dbe97
 def _stored_names(names, encoder, model):
     "Columns that are wanted, each once."
     names = list(names) or [m.name for m in MEASURES.values() if encoder is not None or not m.needs_encoder]
     return list(dict.fromkeys(stored_name(n, model) for n in names))
 
+# %% ../nbs/37_registry.ipynb #c57f36c0
 def score(
     corpus:Corpus,                         # Corpus to score
     names:Iterable[str]=(),                # Measures; none means all that can be computed

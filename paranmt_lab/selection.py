@@ -30,6 +30,7 @@ def _range_row(name, condition, beside):
     mean = f'avg({quoted(beside)}) FILTER ({condition}), stddev_pop({quoted(beside)}) FILTER ({condition})' if beside else 'NULL, NULL'
     return name, f'count(*) FILTER ({condition}), {mean}'
 
+# %% ../nbs/33_selection.ipynb #a08492dd
 def range_table(
     corpus:Corpus,                     # Scored corpus
     measure:str,                       # Measure that is cut, such as `paraphrase_score@<encoder>`
@@ -60,6 +61,7 @@ def fold_bounds(
     values = np.partition(values, ranks)
     return [_tied(con, measure, values[r], int(r - np.count_nonzero(values < values[r]))) for r in ranks]
 
+# %% ../nbs/33_selection.ipynb #d86151fe
 def _tied(con, measure, value, place):
     "The pair at a place among those that have just this value."
     sql = f'SELECT segment, pair_id FROM numbers WHERE {quoted(measure)} = CAST(? AS FLOAT) ORDER BY segment, pair_id LIMIT 1 OFFSET ?'
@@ -73,6 +75,7 @@ def _after(measure, bound, strict):
     after = f'{m} > {v} OR ({m} = {v} AND (segment > {segment} OR (segment = {segment} AND pair_id > {pair})))'
     return f'({after})' if strict else f'NOT ({after})'
 
+# %% ../nbs/33_selection.ipynb #5b2e1188
 def fold_condition(
     measure:str,                            # Measure that ranks the pairs
     bounds:list[tuple[float, int, int]],    # From `fold_bounds`
@@ -131,17 +134,19 @@ def _lacks_translations(corpus):
     groups = [m.row_group(g).column(PAIRS.names.index('translation')) for m in metas for g in range(m.num_row_groups)]
     return any(not c.is_stats_set or c.statistics.null_count for c in groups)
 
+# %% ../nbs/33_selection.ipynb #7d6539fc
 def _length_condition(corpus, most):
     if lacking := {'reference_length', 'translation_length'} - set(corpus.measures()):
         raise ValueError(f"{corpus.name}: max_length needs {', '.join(sorted(lacking))}: score the corpus with them first")
     return f"{between('reference_length', high=most)} AND {between('translation_length', high=most)}"
 
-# %% ../nbs/33_selection.ipynb #c2488a33
+# %% ../nbs/33_selection.ipynb #57d69de8
 def _fold_step(corpus, choice):
     bounds = fold_bounds(corpus, choice.fold_measure, choice.fold_count)
     parts = [f'({fold_condition(choice.fold_measure, bounds, f)})' for f in choice.folds]
     return f"folds {', '.join(map(str, choice.folds))} of {choice.fold_count} by {choice.fold_measure}", ' OR '.join(parts)
 
+# %% ../nbs/33_selection.ipynb #dc3e6e17
 def steps(
     corpus:Corpus,       # Scored corpus
     choice:Selection,    # What is wanted
@@ -163,9 +168,11 @@ def _chosen(corpus, where, n, seed):
     if n: return np.sort(corpus.sample_ids(n, seed=seed, where=where))
     return corpus.frame(['pair_id'], where=where)['pair_id'].to_numpy()
 
+# %% ../nbs/33_selection.ipynb #9f18cca3
 def _ids_sum(ids): return hashlib.blake2b(np.asarray(ids, '<i8').tobytes(), digest_size=8).hexdigest()
+def _record_path(corpus, name): return inside(corpus.folder, 'selections', safe_name(name, 'selection') + '.json')
 
-# %% ../nbs/33_selection.ipynb #9e011ff0
+# %% ../nbs/33_selection.ipynb #cacf7890
 def select(
     corpus:Corpus,     # Scored corpus
     choice:Selection,  # What is wanted
@@ -181,8 +188,6 @@ def select(
     write_json(_record_path(corpus, choice.name), record)
     return record
 
-def _record_path(corpus, name): return inside(corpus.folder, 'selections', safe_name(name, 'selection') + '.json')
-
 # %% ../nbs/33_selection.ipynb #e1a1032a
 def list_selections(
     corpus:Corpus, # A corpus
@@ -190,6 +195,7 @@ def list_selections(
     "Selections made in a corpus."
     return sorted(p.stem for p in corpus.folder.glob('selections/*.json'))
 
+# %% ../nbs/33_selection.ipynb #d5c7c86e
 def read_selection(
     corpus:Corpus, # A corpus
     name:str,      # Name of a selection
@@ -223,6 +229,7 @@ def selected_batches(
     for shard, some in zip(*((u := np.unique(shards)), np.split(rows, np.searchsorted(shards, u[1:])))):
         yield pa.Table.from_batches(corpus.batches(columns, int(shard))).take(pa.array(some))
 
+# %% ../nbs/33_selection.ipynb #8f0cda96
 def training_pairs(
     corpus:Corpus,  # A corpus
     name:str='',    # Name of a selection; none gives every pair that has both sides
