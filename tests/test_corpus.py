@@ -116,7 +116,7 @@ def test_ranges_and_the_rest_make_up_the_corpus(corpora, shards):
 def test_histogram(corpora, shards, bins, limits):
     corpus, flat = filled(corpora(), shards), finite(shards)
     table = corpus.histogram('score', bins, limits)
-    low, high = limits or ((flat.min(), flat.max()) if len(flat) else (0, 1))
+    low, high = limits or ((float(flat.min()), float(flat.max())) if len(flat) else (0, 1))
     edges = np.linspace(low, high if high > low else low + 1, bins + 1).astype(np.float32)
     expected = [int(((flat > a) & (flat <= b)).sum() + (i == 0) * (flat == a).sum()) for i, (a, b) in enumerate(zip(edges, edges[1:]))]
     assert table.pairs.tolist() == expected
