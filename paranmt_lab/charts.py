@@ -104,22 +104,22 @@ def _by_range(frame):
 # %% ../nbs/60_charts.ipynb #c3f078b2
 def range_bars(
     ranges:pd.DataFrame, # A row per range and source: `range`, `source`, `share` (0 to 1)
-) -> alt.Chart:          # The chart
+) -> alt.LayerChart:     # The chart
     "Share of pairs in each score range, ours beside a paper's."
-    return alt.Chart(ranges).mark_bar().encode(
+    return alt.layer(alt.Chart(ranges).mark_bar().encode(
         x=_by_range(ranges), xOffset=alt.XOffset('source:N', sort=['ours']),
         y=alt.Y('share:Q', title='share of pairs', axis=alt.Axis(format='%')), color=_by_source(ranges),
-        tooltip=['range', 'source', alt.Tooltip('share:Q', format='.1%')])
+        tooltip=['range', 'source', alt.Tooltip('share:Q', format='.1%')]))
 
 # %% ../nbs/60_charts.ipynb #94fc6e86
 def overlap_by_range(
-    ranges:pd.DataFrame, # A row per range and source: `range`, `source`, `overlap` (mean), `overlap_sd`
+    ranges:pd.DataFrame, # A row per range and source: `range`, `source`, `overlap` (mean), `sd`
 ) -> alt.LayerChart:     # The chart
     "Mean trigram overlap of each score range with its standard deviation, ours beside a paper's."
-    frame = ranges.assign(low=(ranges.overlap - ranges.overlap_sd).clip(0, 1), high=(ranges.overlap + ranges.overlap_sd).clip(0, 1))
+    frame = ranges.assign(low=(ranges.overlap - ranges.sd).clip(0, 1), high=(ranges.overlap + ranges.sd).clip(0, 1))
     base = alt.Chart(frame).encode(x=_by_range(ranges), color=_by_source(ranges),
                                    xOffset=alt.XOffset('source:N', sort=['ours']))
-    tip = ['range', 'source', alt.Tooltip('overlap:Q', format='.3f', title='mean'), alt.Tooltip('overlap_sd:Q', format='.3f', title='sd')]
+    tip = ['range', 'source', alt.Tooltip('overlap:Q', format='.3f', title='mean'), alt.Tooltip('sd:Q', format='.3f', title='sd')]
     return alt.layer(base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=alt.Y('low:Q', title='trigram overlap'), y2='high:Q'),
                      base.mark_circle(size=90, opacity=1).encode(y='overlap:Q', tooltip=tip))
 
@@ -144,7 +144,7 @@ def negative_cosines(
 ) -> alt.LayerChart:     # The chart
     "Where the chosen negatives stand among the sentences of their mega-batch."
     base = alt.Chart(chosen).encode(
-        x=alt.X('cosine:Q', title='cosine to the probe'), y=alt.Y('M:O', title='mini-batches M'), tooltip=['role', alt.Tooltip('cosine:Q', format='.3f'), 'sentence'],
+        x=alt.X('cosine:Q', title='cosine to the probe', axis=alt.Axis(tickCount=8)), y=alt.Y('M:O', title='mini-batches M'), tooltip=['role', alt.Tooltip('cosine:Q', format='.3f'), 'sentence'],
         color=alt.Color('role:N', title=None, scale=alt.Scale(domain=list(ROLE), range=list(ROLE.values())), legend=_legend()))
     return alt.layer(base.transform_filter("datum.role == 'pool'").mark_tick(thickness=1, opacity=0.5),
                      base.transform_filter("datum.role == 'partner'").mark_tick(thickness=4),
@@ -172,11 +172,11 @@ def sts_bars(
     "Correlations of our runs as bars with those of a paper as marks across them."
     shown = results.dropna(subset=['pearson'])
     ours, paper = shown[shown.source == 'ours'], shown[shown.source != 'ours']
-    x = alt.X('group:N', sort=list(results.group.unique()), title=group, axis=alt.Axis(labelAngle=0 if results.group.nunique() < 9 else -40))
+    x = alt.X('group:N', sort=list(results.group.unique()), title=group, axis=alt.Axis(labelAngle=0 if results.group.nunique() < 8 else -40, labelLimit=140))
     y = alt.Y('pearson:Q', title="Pearson's r × 100")
     tip = ['group', 'system', 'source', alt.Tooltip('pearson:Q', format='.1f')]
     bars = alt.Chart(ours).mark_bar().encode(x=x, y=y, xOffset=alt.XOffset('system:N', sort=None), tooltip=tip,
-        color=alt.Color('system:N', title=None, sort=None, scale=alt.Scale(range=list(COLOURS)), legend=_legend(columns=3, labelLimit=240)))
+        color=alt.Color('system:N', title=None, sort=None, scale=alt.Scale(range=list(COLOURS)), legend=_legend(columns=2, labelLimit=240)))
     return alt.layer(bars, alt.Chart(paper).mark_tick(color=PAPER, thickness=2, orient='horizontal', width=alt.RelativeBandSize(0.95)).encode(x=x, y=y, tooltip=tip))
 
 # %% ../nbs/60_charts.ipynb #c597aa79

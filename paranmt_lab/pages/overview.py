@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PLACES', 'SILENT', 'JOB', 'FIELDS', 'jobs', 'duration', 'megabytes', 'first_fact', 'domains', 'corpora', 'flat',
-           'runs', 'page']
+           'runs', 'stages', 'page']
 
 # %% ../../nbs/62_pages.overview.ipynb #852df655
 import time
@@ -16,7 +16,9 @@ import streamlit as st
 from ..charts import training_curve
 from ..corpus import Corpus, list_corpora
 from .parts import corpus_state, draw, escaped, legible, nothing_yet, open_corpus, picked, source_line, stop_with
+from ..registry import score_columns
 from ..runs import Run, list_runs
+from ..selection import list_selections, read_selection
 from ..settings import Settings, read_json, settings
 
 # %% ../../nbs/62_pages.overview.ipynb #b2665003
@@ -63,8 +65,8 @@ def first_fact(
     manifests:dict[str, dict], # Stage to what it said
     name:str,                  # Key to look for
 ) -> str|None:                 # The first value found, or None
-    "A fact that any stage may have said."
-    return next((str(m[name]) for m in manifests.values() if m.get(name)), None)
+    "A fact that any stage may have said, at the top of its manifest or under `made`."
+    return next((str(v) for m in manifests.values() for v in (m.get(name), (m.get('made') or {}).get(name)) if v), None)
 
 # %% ../../nbs/62_pages.overview.ipynb #3bd91624
 def domains(
@@ -104,20 +106,26 @@ def flat(
     return found
 
 # %% ../../nbs/62_pages.overview.ipynb #f673517d
-FIELDS = ['corpus', 'selection', 'model', 'dim', 'megabatch', 'margin', 'epochs', 'start', 'seed']
+FIELDS = ['corpus', 'selection', 'model', 'dim', 'megabatch', 'epochs']
 
-def _run_row(run, status):
+def _run_status(run, reported):
+    "What a run's files say about it."
+    if run.finished: return 'finished'
+    return reported.get(f'runs/{run.name}', 'evaluated' if (run.folder / 'results.parquet').exists() else 'not started')
+
+def _run_row(run, reported):
     facts, metrics = run.finished or {}, run.metrics()
-    last = {k: metrics[k].dropna().iloc[-1] for k in metrics if metrics[k].notna().any() and pd.api.types.is_numeric_dtype(metrics[k])}
-    return dict(run=run.name, status='finished' if facts else status.get(f'runs/{run.name}', 'not started'), **{k: run.config.get(k) for k in FIELDS},
-                steps=last.get('step'), loss=last.get('loss'), date=facts.get('date'), commit=facts.get('commit'))
+    last = {k: metrics[k].dropna().iloc[-1] for k in metrics if metrics[k].notna().any()}
+    return dict(run=run.name, status=_run_status(run, reported), **{k: run.config.get(k) for k in FIELDS}, steps=last.get('step'), loss=last.get('loss'),
+                development=last.get('development'), date=facts.get('date'), commit=facts.get('commit'))
 
+# %% ../../nbs/62_pages.overview.ipynb #954a6a92
 def runs(
     s:Settings, # Settings
 ) -> pd.DataFrame: # A row a run
     "What runs there are."
-    status = jobs(s).set_index('folder').status.to_dict()
-    return pd.DataFrame([_run_row(run, status) for run in list_runs(s.runs)])
+    reported = jobs(s).set_index('folder').status.to_dict()
+    return pd.DataFrame([_run_row(run, reported) for run in list_runs(s.runs)])
 
 # %% ../../nbs/62_pages.overview.ipynb #9d0f4899
 @st.cache_data(ttl=30, max_entries=16, show_spinner=False)
@@ -142,46 +150,88 @@ def _working(s):
     if not (table.status == 'running').any(): st.caption('Nothing is at work now.')
 
 # %% ../../nbs/62_pages.overview.ipynb #1b7716ff
-def _opened(kind, table):
-    "The row that is opened: the one clicked, or the one the address names."
-    if not len(table): return None
-    try: named = picked(st.query_params.get(kind), table[kind].tolist(), kind)
-    except ValueError as e: stop_with(str(e))
-    shown = table.drop(columns=[c for c in ('state',) if c in table]).dropna(axis=1, how='all')
-    for c in shown.select_dtypes(exclude='number'): shown[c] = shown[c].map(legible)
-    config = {'MB': st.column_config.NumberColumn(format='%.1f'), 'loss': st.column_config.NumberColumn(format='%.3f'), 'pairs': st.column_config.NumberColumn(format='localized'),
-              'translated': st.column_config.NumberColumn(format='localized'), 'date': st.column_config.DatetimeColumn(format='YYYY-MM-DD HH:mm')}
-    picks = st.dataframe(shown, key=f'{kind}_rows', hide_index=True, on_select='rerun', selection_mode='single-row', column_config={k: v for k, v in config.items() if k in shown})
-    rows = picks.selection.rows
-    if rows: st.query_params[kind] = named = table[kind].iloc[rows[0]]
-    return named
+def _shape(table):
+    "How the columns of the two tables are shown."
+    number, when = st.column_config.NumberColumn, st.column_config.DatetimeColumn(format='YYYY-MM-DD HH:mm')
+    config = {'MB': number(format='%.1f'), 'loss': number(format='%.3f'), 'development': number(format='%.1f'), 'pairs': number(format='localized'), 'translated': number(format='localized'),
+              'made': when, 'date': when}
+    shown = table.drop(columns='state', errors='ignore').dropna(axis=1, how='all')
+    for c in shown.select_dtypes(exclude='number'): shown[c] = pd.to_datetime(shown[c], errors='coerce') if c in ('made', 'date') else shown[c].map(legible)
+    return shown, {k: v for k, v in config.items() if k in shown}
 
 # %% ../../nbs/62_pages.overview.ipynb #c81c4247
-def _corpus_details(corpus):
-    st.subheader(f'How {escaped(corpus.name)} was made', divider='gray')
-    st.caption(source_line(corpus))
-    left, right = st.columns([3, 2], gap='large')
-    for stage, facts in corpus.manifests().items():
-        with left.expander(escaped(stage), icon=':material/manufacturing:', expanded=stage == 'import'):
-            st.dataframe(pd.DataFrame(flat(facts).items(), columns=['fact', 'value']), hide_index=True)
-    right.dataframe(domains(corpus), hide_index=True)
-    if corpus.measures(): right.dataframe(pd.DataFrame([dict(measure=m, **corpus.summary(m)) for m in corpus.measures()]), hide_index=True)
-    rejects = corpus.rejects()
-    if len(rejects):
-        with right.expander(f'{len(rejects):,} lines that could not be used', icon=':material/block:'): st.dataframe(rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v), hide_index=True)
+def _opened(kind, table):
+    "The row that is opened: the one clicked, or the one the address names."
+    if not len(table): return st.caption(f'No {kind} yet.') and None
+    try: named = picked(st.query_params.get(kind), table[kind].tolist(), kind)
+    except ValueError as e: stop_with(str(e))
+    shown, config = _shape(table)
+    picks = st.dataframe(shown, key=f'{kind}_rows', hide_index=True, on_select='rerun', selection_mode='single-row', column_config=config, placeholder='')
+    if picks.selection.rows: st.query_params[kind] = named = table[kind].iloc[picks.selection.rows[0]]
+    return named
 
-# %% ../../nbs/62_pages.overview.ipynb #072e4dcf
+# %% ../../nbs/62_pages.overview.ipynb #d05ac4b1
+def stages(
+    manifests:dict[str, dict], # Stage to what it said
+) -> pd.DataFrame:             # `stage`, `date`, `commit`, `status`, `pairs`, in the order of time
+    "The manifests of a corpus as a table."
+    rows = [dict(stage=stage, **{k: first_fact({stage: facts}, k) for k in ('date', 'commit', 'status', 'pairs')}) for stage, facts in manifests.items()]
+    return pd.DataFrame(rows, columns=['stage', 'date', 'commit', 'status', 'pairs']).sort_values('date', ignore_index=True)
+
+# %% ../../nbs/62_pages.overview.ipynb #b99259d2
+def _stage_tab(corpus):
+    manifests = corpus.manifests()
+    if not manifests: return st.caption('No stage has left a manifest.')
+    table = stages(manifests)
+    left, right = st.columns([3, 2], gap='large')
+    left.dataframe(table.assign(date=pd.to_datetime(table.date, errors='coerce', utc=True)), hide_index=True, placeholder='', column_config={'date': st.column_config.DatetimeColumn(format='MM-DD HH:mm')})
+    stage = right.selectbox('All facts of', table.stage.tolist())
+    right.dataframe(pd.DataFrame(flat(manifests[stage]).items(), columns=['fact', 'value']), hide_index=True)
+
+def _measure_tab(corpus):
+    table = pd.DataFrame([dict(measure=m, **corpus.summary(m)) for m in score_columns(corpus)])
+    if len(table): st.dataframe(table, hide_index=True, column_config={c: st.column_config.NumberColumn(format='%.3f') for c in ('low', 'high', 'mean', 'sd')})
+    else: st.code(f'paranmt score {corpus.name}', language='bash')
+
+# %% ../../nbs/62_pages.overview.ipynb #1edd7148
+def _selection_tab(corpus):
+    for name in list_selections(corpus):
+        record = read_selection(corpus, name)
+        st.markdown(f"**{escaped(name)}**: {record['pairs']:,} pairs. {escaped(record['reason'])}")
+        st.dataframe(pd.DataFrame(record['steps'])[['step', 'pairs']].map(lambda v: legible(v) if isinstance(v, str) else v), hide_index=True)
+    if not list_selections(corpus): st.caption('Nothing has been selected from this corpus.')
+
+def _reject_tab(corpus):
+    rejects = corpus.rejects()
+    st.caption(f'{len(rejects):,} lines could not be used; they are kept with file, line and reason.' + (' The first 1,000:' if len(rejects) > 1000 else ''))
+    if len(rejects): st.dataframe(rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v), hide_index=True)
+
+# %% ../../nbs/62_pages.overview.ipynb #6927ea18
+def _corpus_details(corpus):
+    "What is known about a corpus."
+    st.markdown(f'#### How {escaped(corpus.name)} was made')
+    st.caption(source_line(corpus))
+    views = {'Stages': _stage_tab, 'Domains': lambda c: st.dataframe(domains(c).map(lambda v: legible(v) if isinstance(v, str) else v), hide_index=True), 'Measures': _measure_tab,
+             'Selections': _selection_tab, 'Rejects': _reject_tab}
+    for tab, view in zip(st.tabs(list(views)), views.values()):
+        with tab: view(corpus)
+
+# %% ../../nbs/62_pages.overview.ipynb #40a620de
 def _run_details(run):
-    st.subheader(f'How {escaped(run.name)} was trained', divider='gray')
+    "What is known about a run."
+    st.markdown(f'#### How {escaped(run.name)} was trained')
     st.caption(source_line(run=run, date=(run.finished or {}).get('date', 'not finished')))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:
-        if 'loss' in metrics and metrics.loss.notna().any(): draw(training_curve(metrics.assign(run=run.name)))
-        else: st.caption('No loss has been logged yet.')
+        for figure, name in (('loss', 'Loss'), ('development', 'Development score, Pearson × 100')):
+            if figure not in metrics or metrics[figure].notna().sum() < 2: continue
+            st.caption(name)
+            draw(training_curve(metrics.assign(run=run.name), figure, 20 if figure == 'loss' else 1).properties(height=260))
+        if 'step' not in metrics or not len(metrics): st.caption('Nothing has been logged.')
     right.dataframe(pd.DataFrame(flat(run.config | {f'done.{k}': v for k, v in (run.finished or {}).items()}).items(), columns=['fact', 'value']), hide_index=True)
 
-# %% ../../nbs/62_pages.overview.ipynb #d05ac4b1
+# %% ../../nbs/62_pages.overview.ipynb #a934e381
 def page():
     "The first page of the app."
     s = settings()
@@ -191,11 +241,11 @@ def page():
     if not len(have) and not len(ran): nothing_yet('This workspace is empty. One command makes a corpus from the sample, judges it, trains two encoders and measures them:', 'make demo')
     tiles = {'Corpora': len(have), 'Pairs': int(have.get('pairs', pd.Series(dtype=float)).sum()), 'Runs': len(ran), 'Finished runs': int((ran.status == 'finished').sum()) if len(ran) else 0}
     for column, (label, number) in zip(st.columns(len(tiles)), tiles.items()): column.metric(label, f'{number:,}', border=True)
-    st.subheader('At work', divider='gray')
+    st.subheader('At work')
     _working(s)
-    st.subheader('Corpora', divider='gray')
+    st.subheader('Corpora')
     corpus = _opened('corpus', have)
     if corpus: _corpus_details(open_corpus(str(s.corpora / corpus)))
-    st.subheader('Runs', divider='gray')
+    st.subheader('Runs')
     run = _opened('run', ran)
     if run: _run_details(Run.open(s.runs, run))

@@ -18,6 +18,7 @@ import streamlit as st
 
 from ..corpus import Corpus
 from ..encoders.sentence_encoder import SentenceEncoder
+from ..registry import MEASURES
 from ..runs import Run, commit, fingerprint
 from ..settings import Settings, checksum, safe_name
 
@@ -171,15 +172,15 @@ def draw(
 
 # %% ../../nbs/62_pages.parts.ipynb #4058ad4d
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext', 'rank': 'Place in the beam, 0 is the best',
-         'translation_score': 'Log-probability of the translation divided by its length'}
+         **{m.name: f'{m.about} ({m.paper})' for m in MEASURES.values()}}
 WIDE = ('source', 'reference', 'translation', 'sentence', 'partner', 'negative')
 
 def columns_of(
     frame:pd.DataFrame, # What will be shown
 ) -> dict:              # For `st.dataframe(column_config=...)`
     "How each column of a table of pairs is shown."
-    number = lambda c: st.column_config.NumberColumn(format='%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d', help=ABOUT.get(c), width='small' if c != 'pair_id' else 110)
-    return {c: number(c) if pd.api.types.is_numeric_dtype(frame[c]) else st.column_config.TextColumn(width=380 if c in WIDE else 'small', help=ABOUT.get(c)) for c in frame}
+    number = lambda c: st.column_config.NumberColumn(format='%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d', help=ABOUT.get(c.partition('@')[0]), width=75 + 7 * max(0, len(c) - 8))
+    return {c: number(c) if pd.api.types.is_numeric_dtype(frame[c]) else st.column_config.TextColumn(width=340 if c in WIDE else 'small', help=ABOUT.get(c)) for c in frame}
 
 # %% ../../nbs/62_pages.parts.ipynb #03d27cc5
 def pair_table(
@@ -191,6 +192,6 @@ def pair_table(
     "A table of pairs with a button that saves exactly its rows; returns what the reader selected."
     shown = frame.copy()
     for c in shown.select_dtypes(exclude='number'): shown[c] = shown[c].map(legible)
-    chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame), **options)
+    chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame), placeholder='', **options)
     st.download_button(f'Save these {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values', key=f'{key}_save', on_click='ignore', icon=':material/download:')
     return chosen

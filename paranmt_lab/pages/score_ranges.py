@@ -12,6 +12,7 @@ import streamlit as st
 from ..charts import histogram, overlap_by_range, range_bars
 from ..corpus import Corpus, between, list_corpora
 from .parts import choose, corpus_state, draw, escaped, legible, nothing_yet, open_corpus, pair_table, picked, source_line, stop_with
+from ..registry import MEASURES, measure_of, score_columns
 from ..selection import PAPER_3, PAPER_RANGES, range_table
 from ..settings import settings
 
@@ -22,19 +23,19 @@ GRADES_3 = pd.DataFrame([(92, 6, 2, 1, 5, 94), (53, 32, 15, 1, 12, 87), (22, 45,
 # %% ../../nbs/62_pages.score_ranges.ipynb #04c1403d
 def beside_paper(
     table:pd.DataFrame, # Of `range_table` for the paper's ranges
-) -> pd.DataFrame:      # `range`, `source`, `pairs`, `share` (of the pairs in the five ranges), `overlap`, `overlap_sd`: a row per range and source
+) -> pd.DataFrame:      # `range`, `source`, `pairs`, `share` (of the pairs in the five ranges), `overlap`, `sd`: a row per range and source
     "Our ranges and those of `paranmt.3` in one long frame."
     ours = table[table.range.isin(PAPER_3.range)].assign(source='ours')
     both = pd.concat([ours, PAPER_3.assign(source='paranmt.3')])
     both['share'] = both.pairs / both.groupby('source').pairs.transform('sum').clip(lower=1)
-    return both[['range', 'source', 'pairs', 'share', 'overlap', 'overlap_sd']].reset_index(drop=True)
+    return both[['range', 'source', 'pairs', 'share', 'overlap', 'sd']].reset_index(drop=True)
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #f467ba73
 def printed(
     long:pd.DataFrame, # Of `beside_paper`
 ) -> pd.DataFrame:     # One row a range, formatted
     "The table as people read it: ours, then the paper's, with the overlap as mean ± sd."
-    shown = long.assign(overlap=[f'{m:.2f} ± {d:.2f}' if pd.notna(m) else '' for m, d in zip(long.overlap, long.overlap_sd)], share=long.share * 100)
+    shown = long.assign(overlap=[f'{m:.2f} ± {d:.2f}' if pd.notna(m) else '' for m, d in zip(long.overlap, long.sd)], share=long.share * 100)
     ours, paper = (shown[shown.source == s].set_index('range') for s in ('ours', 'paranmt.3'))
     return pd.DataFrame({'pairs': ours.pairs.astype(int), 'share': ours.share, 'trigram overlap': ours.overlap, 'paranmt.3: pairs (M)': paper.pairs / 1e6, 'share ': paper.share,
                          'overlap': paper.overlap, 'strong of 100': GRADES_3['paraphrase 3'], 'fluent of 100': GRADES_3['fluency 3']}).reset_index(names='range')
@@ -54,7 +55,7 @@ def rows_behind(
 ) -> pd.DataFrame:        # Pairs with their measures
     "The pairs that a count has counted, or a sample of them."
     where, params = ('corpus = ?', [domain]) if domain else (None, None)
-    columns = list(dict.fromkeys([measure, 'reference', 'translation', *corpus.measures(), 'translation_score', 'corpus', 'pair_id', 'source']))
+    columns = list(dict.fromkeys([measure, 'reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id', 'source']))
     if ORDERS[order] is None: return corpus.sample(n, measure, low, high, seed, columns, where, params)
     condition = between(measure, low, high) + (f' AND {where}' if where else '')
     quoted = '"' + measure.replace('"', '""') + '"'
@@ -90,10 +91,9 @@ def _ranges(folder, state, score): return range_table(open_corpus(folder), score
 
 @st.cache_data(max_entries=64, ttl=3600, show_spinner='Counting pairs in each bin')
 def _bins(folder, state, measure):
-    "A histogram over the values' own range, or over 0 to 1 for what is a share."
-    corpus = open_corpus(folder)
-    found = corpus.summary(measure)
-    return corpus.histogram(measure, 50, (0., 1.) if found['pairs'] and found['low'] >= 0 and 0.5 < found['high'] <= 1 else None)
+    "A histogram over 0 to 1 for what is a share, else over the values' own range."
+    share = measure.split('@')[0] in MEASURES and measure_of(measure).range == (0., 1.)
+    return open_corpus(folder).histogram(measure, 50, (0., 1.) if share else None)
 
 @st.cache_data(max_entries=16, ttl=3600, show_spinner=False)
 def _domains(folder, state): return open_corpus(folder).query('SELECT DISTINCT corpus FROM numbers WHERE corpus IS NOT NULL ORDER BY corpus').corpus.tolist()
@@ -111,8 +111,8 @@ def _five_ranges(corpus, state, score):
     st.caption(f'Ranges of **{escaped(score)}**, half open as printed. {outside:,} of {corpus.rows:,} pairs lie in none of them or have no score. Click a row to see its pairs below. '
                'The paper scores with another encoder (PARAGRAM-PHRASE), so compare shapes, not digits.')
     left, right = st.columns(2, gap='large')
-    with left: draw(range_bars(long).properties(height=260))
-    with right: draw(overlap_by_range(long).properties(height=260))
+    with left: draw(range_bars(long).properties(height=300))
+    with right: draw(overlap_by_range(long).properties(height=300))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #b46c09e6
 def _any_measure(corpus, state, measures):
@@ -127,10 +127,17 @@ def _any_measure(corpus, state, measures):
     cuts = [low for low, _ in PAPER_RANGES[1:]] if measure.startswith('paraphrase_score') else []
     with right: draw(histogram(bins, measure, cuts, True, (st.session_state['above'], st.session_state['upto'])).properties(height=280), key='histogram', on_select=lambda: _stroke_made(bins, measure))
     lost = {k: bins.attrs.get(k, 0) for k in ('below', 'above', 'no_value') if bins.attrs.get(k, 0)}
-    st.caption('Drag over the bars to choose a range.' + ''.join(f" {n:,} pairs are not drawn ({k.replace('_', ' ')})." for k, n in lost.items()))
+    about = f'**{escaped(measure)}**: {measure_of(measure).about} ({measure_of(measure).paper}). ' if measure.split('@')[0] in MEASURES else ''
+    st.caption(f'{about}Drag over the bars to choose a range.' + ''.join(f" {n:,} pairs are not drawn ({k.replace('_', ' ')})." for k, n in lost.items()))
     return measure
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #43f64e6b
+def _bounds(low, high):
+    "A range as text, with what is open left out."
+    if low is None or high is None: return (f' above {low:g}' if low is not None else '') + (f' up to {high:g}' if high is not None else '')
+    return f' in ({low:g}, {high:g}]'
+
+# %% ../../nbs/62_pages.score_ranges.ipynb #58f187d3
 @st.fragment
 def _rows(corpus, measure, domain):
     "The rows behind the chosen number; a redraw runs this part only."
@@ -139,8 +146,7 @@ def _rows(corpus, measure, domain):
     found = corpus.count(measure, low, high, where, params)
     st.subheader('The pairs behind it')
     shown, order, size, seed, again = st.columns([3, 2, 1.2, 1.2, 1.6], vertical_alignment='bottom')
-    bounds = f"({'−∞' if low is None else f'{low:g}'}, {'∞' if high is None else f'{high:g}'}]"
-    shown.metric(f'pairs with {measure} in {bounds}', f'{found:,}')
+    shown.metric(f'pairs with {escaped(measure)}{_bounds(low, high)}', f'{found:,}')
     order = order.selectbox('Order', list(ORDERS), key='order', bind='query-params')
     n = size.number_input('Rows', 1, 5000, 50, key='rows', bind='query-params')
     seed = seed.number_input('Seed', 0, value=0, key='seed', bind='query-params')
@@ -164,7 +170,7 @@ def page():
     s = settings()
     st.title('Score ranges')
     corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my.tsv --name my-corpus')))
-    state, measures = corpus_state(corpus), corpus.measures()
+    state, measures = corpus_state(corpus), sorted(score_columns(corpus), key=lambda m: not m.startswith('paraphrase_score'))
     st.caption(source_line(corpus))
     if not measures: nothing_yet(f'**{escaped(corpus.name)}** has no measures yet.', f'paranmt score {corpus.name}')
     scores = [m for m in measures if m.startswith('paraphrase_score')]

@@ -1,0 +1,80 @@
+"""A small workspace for the app's tests, made from the sample through the same functions as any other.
+
+As a program it makes one to look at:  python tests/app_workspace.py FOLDER && PARANMT_WORKSPACE=FOLDER streamlit run app.py
+"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from paranmt_lab.bitext.importing import import_bitext
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.evaluation.sts import evaluate_sts, token_overlap
+from paranmt_lab.registry import score
+from paranmt_lab.runs import Run, provenance
+from paranmt_lab.selection import Selection, select
+from paranmt_lab.settings import Settings, settings
+from paranmt_lab.training.loop import TrainConfig, train
+
+SHORT = {"n't": ' not', "'m": ' am', "'re": ' are', "'ll": ' will', "'ve": ' have', "'s": ' is'}
+HOSTILE = [
+    '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">',
+    '[click](javascript:window.hacked=1) ![see](http://198.51.100.7/pixel.png) <iframe src="http://198.51.100.7/"></iframe>',
+    'right to left: שלום עולם مرحبا, and turned \u202etxt.exe\u202c back',
+    'a NUL \x00, a bell \x07, a tab\tand\na line end',
+    '🐎🧵👩‍👩‍👧‍👦 ' + 'emoji ' * 3,
+    'very long ' * 1000,
+    '$E = mc^2$ :material/delete: **bold** `code` {{ 7 * 7 }}',
+    "Robert'); DROP TABLE pairs;--",
+]
+
+
+def reworded(sentence: str, way: int) -> str:
+    "A rewording by rule, standing in for a translation: opened contractions, a word less, another order."
+    words = sentence.split()
+    if way == 0:
+        for short, full in SHORT.items(): sentence = sentence.replace(short, full)
+        return sentence
+    if way == 1: return ' '.join(w for i, w in enumerate(words) if i != len(words) // 2)
+    half = len(words) // 2
+    return ' '.join([*words[half:], *words[:half]]).lower()
+
+
+def back_translated(bitext: Corpus, s: Settings) -> Corpus:
+    "Three renderings of each sentence; every ninth belongs to another sentence, as in a misaligned file."
+    pairs = bitext.frame(['source', 'reference', 'corpus', 'segment'])
+    rows = [dict(source=p.source, reference=p.reference, corpus=p.corpus, segment=p.segment, source_lang='cs', system='rules', rank=way,
+                 translation=reworded(pairs.reference[(i + 300) % len(pairs)] if (i + way) % 9 == 0 else p.reference, way), log_probability=-(1. + way) * (2 + i % 5), translation_score=-(1. + way) / (2 + i % 5))
+            for i, p in enumerate(pairs.itertuples()) for way in range(3)]
+    corpus = Corpus.create('talk-reworded', s)
+    for shard, start in enumerate(range(0, len(rows), 2000)): corpus.write_pairs(shard, pd.DataFrame(rows[start:start + 2000]))
+    corpus.write_manifest('translate', dict(engine='three rules of tests/app_workspace.py', beam_size=3, pairs=len(rows), made=provenance()))
+    return corpus
+
+
+def evaluated(name: str, similarity, s: Settings):
+    "A baseline as a run that has results and nothing else."
+    run, made = Run.create(s.runs, name, dict(system=name)), provenance()
+    results = evaluate_sts(similarity, s.resources, graded=s.sample / 'graded.tsv')
+    results.assign(system=name, run=name, date=made['date'], commit=made['commit']).to_parquet(run.folder / 'results.parquet', index=False)
+
+
+def build(folder: Path) -> Settings:
+    "Import, reword, train, score, select, train, evaluate."
+    s = replace(settings(), workspace=Path(folder).resolve())
+    bitext = import_bitext(s.sample / 'bitext.cs-en.tsv', 'sample', s, licence='CC0-1.0')
+    corpus = back_translated(bitext, s)
+    small = dict(corpus=corpus.name, dim=48, batch_size=50, epochs=4, learning_rate=0.01, probes=8)
+    first = train(TrainConfig('trigram-m1', model='TRIGRAM', megabatch=1, **small), s, show=False)
+    score(corpus, encoder=first.folder / 'encoder', model='trigram-m1', show=False)
+    select(corpus, Selection('strong', ranges=(('paraphrase_score@trigram-m1', 0.6, 1.0),), reason='Pairs that the first encoder finds alike.'))
+    train(TrainConfig('word-trigram-m20', model='WORD,TRIGRAM', selection='strong', megabatch=20, **small), s, show=False)
+    evaluated('token-overlap', token_overlap, s)
+    hostile = Corpus.create('hostile', s)
+    hostile.write_pairs(0, pd.DataFrame({'reference': HOSTILE, 'translation': HOSTILE[::-1], 'corpus': ['<b>web</b>'] * len(HOSTILE)}))
+    score(hostile, encoder=first.folder / 'encoder', model='trigram-m1', show=False)
+    return s
+
+
+if __name__ == '__main__': build(Path(sys.argv[1]))
