@@ -8,7 +8,7 @@ __all__ = ['canonical', 'fingerprint', 'commit', 'provenance', 'Progress', 'Run'
 
 # %% ../nbs/03_runs.ipynb #6d2bd024
 import hashlib, json, os, platform, signal, subprocess, sys, threading, time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -124,7 +124,7 @@ def __exit__(self:Progress, kind, error, trace):
     if self._old is not None: signal.signal(signal.SIGINT, self._old)
     status = 'failed' if error else 'stopped' if self.stopping else 'finished'
     if error: self.figures['error'] = f'{kind.__name__}: {error}'[:500]
-    self._write(status)
+    with suppress(OSError) if error else nullcontext(): self._write(status)
 
 # %% ../nbs/03_runs.ipynb #59f43ca4
 @patch
