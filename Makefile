@@ -1,0 +1,52 @@
+# ParaNMT Lab. `make demo` sets everything up and does the main job; `make test` passes the tests. Both may be run again at any time.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+APP ?= 1
+# One thread for each process: two threads that share a busy core are slower than one.
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup debian demo app lab check test soak
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ParaNMT Lab needs Python 3.11 or later; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]'
+	@touch $@
+
+setup: $(READY) ## Create .venv and install everything
+
+demo: $(READY) ## The main job on the built-in data, then the app (APP=0: without)
+	$(BIN)/paranmt demo
+	@if [ "$(APP)" != 0 ]; then $(BIN)/paranmt app; fi
+
+app: $(READY) ## The app on http://localhost:8501
+	$(BIN)/paranmt app
+
+lab: $(READY) ## JupyterLab on the notebooks
+	$(BIN)/jupyter lab nbs $(if $(filter 0,$(shell id -u)),--allow-root)
+
+check: $(READY) ## The gate: notebooks clean, library exported, every import runs downward
+	$(BIN)/nbdev_clean
+	$(BIN)/nbdev_export
+	$(BIN)/lint-imports
+	@test -z "$$(git status --porcelain)" || { git status --short; git diff --stat; echo "the notebooks and what they export are not in step, or files are not committed"; exit 1; }
+
+# A real browser for the tests of the app and of JupyterLab. Without it those tests are skipped and say so.
+debian:
+	@if ! command -v chromium >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+	  else echo "no chromium: the browser tests will be skipped; to run them: sudo apt-get install chromium"; fi; fi
+
+test: $(READY) debian ## nbdev_test, then pytest
+	$(BIN)/nbdev_test --n-workers 2
+	$(BIN)/pytest tests
+
+soak: $(READY) debian ## Long kills and loads
+	$(BIN)/pytest tests -m soak
