@@ -32,11 +32,19 @@ def adam_slow(
 # %% ../../nbs/51_training.optimizer.ipynb #aa9eb104
 class Optimizer(Protocol):
     "What the training loop asks of an optimizer."
-    def read(self, rows: dict[str, Tensor]): "Rows of each parameter (by its name) that are about to be read."
     def step(self): "Use and clear the gradients."
     def settle(self): "Bring every row up to date."
     def state(self) -> dict[str, Tensor]: "What a checkpoint has to hold, beside the parameters."
-    def load(self, state: dict[str, Tensor]): "Continue from such a state."
+
+    def read(
+        self,
+        rows: dict[str, Tensor], # Rows of each parameter, by its name
+    ): "These rows are about to be read."
+
+    def load(
+        self,
+        state: dict[str, Tensor], # From `state`
+    ): "Continue from such a state."
 
 # %% ../../nbs/51_training.optimizer.ipynb #6e1e6f8b
 class DenseAdam:
@@ -50,8 +58,12 @@ class DenseAdam:
         self.parameters, self.reference, self.steps = parameters, reference, 0
         self.adam = torch.optim.Adam(parameters.values(), lr=learning_rate, fused=True)
 
-    def read(self, rows): pass
-    def settle(self): pass
+    def read(
+        self,
+        rows: dict[str, Tensor], # Rows of each parameter, by its name
+    ): "Nothing: every row is up to date."
+
+    def settle(self): "Nothing: every row is up to date."
 
 # %% ../../nbs/51_training.optimizer.ipynb #d3d03b32
 @patch
