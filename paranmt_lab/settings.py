@@ -7,9 +7,9 @@ __all__ = ['DEFAULTS', 'NOT_KEYS', 'FULL', 'SettingsError', 'Settings', 'load_se
            'inside', 'find_model', 'atomic', 'write_json', 'read_json', 'checksum']
 
 # %% ../nbs/00_settings.ipynb #8d66924e
-import configparser, errno, hashlib, json, os, re, tempfile
+import configparser, errno, hashlib, json, os, re
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator
 
