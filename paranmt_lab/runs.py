@@ -152,11 +152,12 @@ def _deaf():
     finally: signal.signal(signal.SIGINT, old)
 
 def _end_with_parent():
-    parent_process().join()
-    os._exit(1)
+    while threading.main_thread().is_alive():
+        parent_process().join(timeout=.2)
+        if not parent_process().is_alive(): os._exit(1)
 
 def _begin(start, args):
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent).start()
     if start: start(*args)
 
 # %% ../nbs/03_runs.ipynb #5353863a
