@@ -17,7 +17,7 @@ import pandas as pd
 OURS, PAPER = '#2878b5', '#808080'                                        # Ours in colour, the paper in grey
 COLOURS = (OURS, '#c4701c', '#15a487', '#5a47d6', '#b52d3e', '#349eb3')   # Runs and domains, in this order
 RAMP = ('#46317e', '#365c8d', '#277f8e', '#1fa187', '#4ac16d', '#a0cc3a') # A measure from low to high
-GROUNDS = {'light': '#ffffff', 'dark': '#0e1117'}                         # What charts are drawn on
+GROUNDS = {'light': '#ffffff', 'dark': '#191919'}                         # What charts are drawn on
 
 # %% ../nbs/60_charts.ipynb #a2a6e7fb
 def luminance(
@@ -193,7 +193,8 @@ def _coloured(points, colour):
     if pd.api.types.is_numeric_dtype(points[colour]):
         scale = alt.Scale(range=list(RAMP), domain=[float(points[colour].min()), float(points[colour].max())])
         return alt.Color(f'{alt_name(colour)}:Q', title=colour, scale=scale, legend=_legend(title=colour, orient='right', gradientLength=220))
-    return alt.Color(f'{alt_name(colour)}:N', title=colour, scale=alt.Scale(range=list(COLOURS)), legend=_legend(title=colour, orient='right'))
+    often_first = points[colour].astype(str).value_counts().index.tolist()
+    return alt.Color(f'{alt_name(colour)}:N', title=colour, scale=alt.Scale(domain=often_first, range=list(COLOURS)), legend=_legend(title=colour, orient='right'))
 
 # %% ../nbs/60_charts.ipynb #e1e64d3a
 def embedding_map(
@@ -205,9 +206,10 @@ def embedding_map(
 ) -> alt.Chart:            # The chart
     "A scatter of sentences with hover, zoom by the wheel, and the interval selection `brush`."
     frame = points[['x', 'y', colour]].assign(text=points[text].astype(str).str.slice(0, length))
+    wheel = alt.selection_interval(name='wheel', bind='scales', translate=False)
     brush = alt.selection_interval(name='brush', zoom=False, mark=alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.15, stroke=COLOURS[1]))
     tip = [alt.Tooltip('text:N', title='sentence'), alt.Tooltip(alt_name(colour), title=colour)]
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     return alt.Chart(frame, height=height).mark_circle(size=26 if len(frame) < 5000 else 10, opacity=0.75).encode(
         x=alt.X('x:Q', axis=axis, scale=alt.Scale(zero=False, padding=12)), y=alt.Y('y:Q', axis=axis, scale=alt.Scale(zero=False, padding=12)),
-        color=_coloured(points, colour), tooltip=tip).add_params(brush)
+        color=_coloured(points, colour), tooltip=tip).add_params(brush, wheel)

@@ -84,6 +84,14 @@ def _choices(corpus, at_hand):
     return encoder, colour, sides, int(n) // len(SIDES[sides]), int(seed)
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #f4138938
+def _offer(pairs, wanted):
+    "A button that makes a map which is not there yet."
+    st.info('This map has not been made yet. It takes some seconds (a quarter of a minute for 20,000 sentences; the first map after a start half a minute more) and is kept.', icon=':material/map:')
+    if not st.button(f'Make the map of {pairs:,} pairs', type='primary', icon=':material/map:'): return
+    with st.spinner('Encoding the sentences and finding their places', show_time=True): _points(*wanted)
+    st.rerun()
+
+# %% ../../nbs/62_pages.embedding_map.ipynb #afdddede
 def page():
     "The page of the embedding map."
     s = settings()
@@ -95,11 +103,9 @@ def page():
     folder, state = at_hand[encoder], corpus_state(corpus)
     stamp = encoder_stamp(folder)
     st.caption(source_line(corpus, encoder=f'{encoder}, {stamp}', seed=seed))
-    if not has_map(corpus, stamp, n, seed, sides) and not st.button(f'Make the map of {min(n, corpus.rows):,} pairs', type='primary', icon=':material/map:', key='make'):
-        st.info('This map has not been made yet. It takes some seconds (a quarter of a minute for 20,000 sentences) and is kept.', icon=':material/map:')
-        return
-    with st.spinner('Encoding the sentences and finding their places', show_time=True):
-        points, placed = _points(str(corpus.folder), state, str(folder), stamp, n, seed, sides, colour)
+    wanted = str(corpus.folder), state, str(folder), stamp, n, seed, sides, colour
+    if not has_map(corpus, stamp, n, seed, sides): return _offer(min(n, corpus.rows), wanted)
+    points, placed = _points(*wanted)
     st.caption(f'{len(points):,} sentences, coloured by **{escaped(colour)}**.' + (f' {placed - len(points):,} have no value of it and are left out.' if placed > len(points) else ''))
     if len(points): _map(corpus, points, colour, encoder.replace(':', '-'))
     else: st.info('There is nothing to draw: no sentence has a value of this colour.', icon=':material/inbox:')

@@ -123,9 +123,9 @@ def _probe_controls(ids):
     asked = st.query_params.get('probe', '0')
     if not asked.isdecimal(): stop_with(f'probe = {asked!r}, expected the id of a pair')
     with st.sidebar:
-        probe = st.number_input('Probe (pair id)', 0, value=int(ids[0]), key='probe', bind='query-params')
+        probe = st.number_input('Probe (pair id)', int(ids.min()), key='probe', bind='query-params')
         side = st.segmented_control('Side', SIDES, default='reference', key='side', bind='query-params', required=True)
-        seed = st.number_input('Seed of the mega-batch', 0, value=0, key='seed', bind='query-params')
+        seed = st.number_input('Seed of the mega-batch', 0, key='seed', bind='query-params')
         st.button('Another probe', on_click=_another, args=(ids,), shortcut='N', icon=':material/casino:', width='stretch')
     if probe not in ids: stop_with(f'pair {probe} is not among the {len(ids):,} pairs that this run learned from (ids {ids.min()} to {ids.max()})')
     return int(probe), side, int(seed)

@@ -118,7 +118,7 @@ def _five_ranges(corpus, state, score):
 def _any_measure(corpus, state, measures):
     "The histogram that can be dragged over, with the bounds beside it."
     st.subheader('Any measure')
-    left, right = st.columns([1, 4], gap='large')
+    left, right = st.columns([1.4, 4], gap='large')
     with left:
         measure = st.selectbox('Measure', measures, key='measure', bind='query-params')
         st.number_input('Above', value=None, step=0.05, format='%0.3f', key='above', bind='query-params', placeholder='no bound')
@@ -149,7 +149,7 @@ def _rows(corpus, measure, domain):
     shown.metric(f'pairs with {escaped(measure)}{_bounds(low, high)}', f'{found:,}')
     order = order.selectbox('Order', list(ORDERS), key='order', bind='query-params')
     n = size.number_input('Rows', 1, 5000, 50, key='rows', bind='query-params')
-    seed = seed.number_input('Seed', 0, value=0, key='seed', bind='query-params')
+    seed = seed.number_input('Seed', 0, key='seed', bind='query-params')
     again.button('New sample', on_click=_redraw, shortcut='N', icon=':material/casino:', width='stretch', disabled=ORDERS[order] is not None)
     rows = rows_behind(corpus, measure, low, high, int(n), int(seed), domain, order)
     picked = pair_table(rows.dropna(axis=1, how='all'), 'pairs', f'{corpus.name}-{measure}', on_select='rerun', selection_mode='single-row')
