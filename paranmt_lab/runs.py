@@ -157,6 +157,7 @@ def _end_with_parent():
         if not parent_process().is_alive(): os._exit(1)
 
 def _begin(start, args):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent).start()
     if start: start(*args)
 
@@ -170,7 +171,8 @@ def worker_pool(
     "Worker processes that ignore Ctrl-C and end with their parent; a second Ctrl-C does not wait for them."
     before = set(active_children())
     with ProcessPoolExecutor(n, get_context('spawn'), _begin, (start, args)) as pool:
-        with _deaf(): pool.submit(int) # the first thing submitted starts all processes
+        with _deaf():
+            for _ in range(n): pool.submit(int) # each starts a process, as long as none is idle
         try: yield pool
         except KeyboardInterrupt:
             for worker in set(active_children()) - before: worker.terminate()
