@@ -18,13 +18,15 @@ import numpy as np
 import pandas as pd
 import typer
 from fastcore.docments import docments
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .bitext.importing import import_bitext, import_summary
 from .corpus import Corpus, list_corpora
 from .encoders.sentence_encoder import SentenceEncoder
-from .evaluation.sts import PAPER_8, evaluate_sts, side_by_side, token_overlap
+from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, evaluate_sts, side_by_side, token_overlap
 from .registry import measure_of, score
 from .runs import Run, list_runs, provenance
 from .selection import PAPER_RANGES, Selection, list_selections, range_table, select
@@ -59,10 +61,12 @@ def show_table(
     digits:int=1,       # Decimals of floating-point numbers
 ):
     "Print a frame as a table."
-    table = Table(title=title, title_justify='left')
-    for name in frame: table.add_column(str(name), justify='right' if pd.api.types.is_numeric_dtype(frame[name]) else 'left', overflow='fold')
-    for row in frame.itertuples(index=False): table.add_row(*(_cell(x, digits).replace('[', r'\[') for x in row))
-    Console(force_jupyter=False).print(table)
+    table = Table(title=title, title_justify='left', box=SIMPLE_HEAD)
+    for name in frame:
+        numeric = pd.api.types.is_numeric_dtype(frame[name])
+        table.add_column(escape(str(name)), justify='right' if numeric else 'left', min_width=9 if frame[name].isna().any() else None, no_wrap=not numeric)
+    for row in frame.itertuples(index=False): table.add_row(*(escape(_cell(x, digits)) for x in row))
+    Console(force_jupyter=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 # %% ../nbs/70_cli.ipynb #56e64c18
 def _parameter(p, help):
@@ -255,7 +259,12 @@ def show_results(
 ):
     "Print systems beside the paper's."
     table = side_by_side(results, PAPER_8[PAPER_8.training == 'ParaNMT'] if paper else PAPER_8.head(0))
-    show_table(table.drop(columns=['training', 'dim']), "Pearson's r x 100, mean over a year's data sets; the paper's 2013 contains SMT, which is not to be had, so compare the other years")
+    ours, theirs = table[table.source == 'ours'].drop(columns='2013'), table[table.source != 'ours']
+    show_table(ours.drop(columns=['source', 'training', 'dim']).rename(columns={'2013 without SMT': '2013*'}), "Ours: Pearson's r x 100, mean over a year's data sets; * without SMT, which is not to be had")
+    if paper:
+        development = ', '.join(f'{r.system} {r.STS17}' for r in PAPER_6[PAPER_6.M == 40].itertuples())
+        columns = ['system', 'dim', '2012', '2013', '2014', '2015', '2016', THREE_YEARS]
+        show_table(theirs[theirs.source == 'paranmt.8'][columns].rename(columns={'2013': '2013 with SMT'}), f'paranmt.8, from 5 million pairs (STS17 by paranmt.6: {development})')
 
 # %% ../nbs/70_cli.ipynb #ac7e5886
 @command(app, 'list')
