@@ -191,6 +191,6 @@ def pair_table(
     "A table of pairs with a button that saves exactly its rows; returns what the reader selected."
     shown = frame.copy()
     for c in shown.select_dtypes(exclude='number'): shown[c] = shown[c].map(legible)
-    chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame), placeholder='', **options)
+    with st.container(key=f'{key}_box'): chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame), placeholder='', **options)
     st.download_button(f'Save these {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values', key=f'{key}_save', on_click='ignore', icon=':material/download:')
     return chosen

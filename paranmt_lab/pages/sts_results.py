@@ -72,7 +72,7 @@ def _figures(table, key, **options):
     shown = table.copy()
     for c in shown.columns.intersection(['system', 'source', 'training', 'dim', 'task', 'dataset']): shown[c] = shown[c].astype('string').fillna('').map(legible)
     one = lambda c: st.column_config.NumberColumn(format='%.1f', width=96 if shown[c].isna().any() else None)
-    st.dataframe(shown, key=key, hide_index=True, placeholder=ABSENT, column_config={c: one(c) for c in shown if pd.api.types.is_float_dtype(shown[c])}, **options)
+    with st.container(key=f'{key}_box'): st.dataframe(shown, key=key, hide_index=True, placeholder=ABSENT, column_config={c: one(c) for c in shown if pd.api.types.is_float_dtype(shown[c])}, **options)
 
 # %% ../../nbs/62_pages.sts_results.ipynb #070480a9
 def _years(table):

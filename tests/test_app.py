@@ -1,0 +1,370 @@
+"""The app in a real Chromium: what it shows is compared with the Parquet files behind it, read by DuckDB and not by the package.
+
+The workspace is made from the sample by `app_workspace.build`. Screenshots go to tests/screenshots/ (not committed) to be looked at.
+"""
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = '/usr/bin/chromium'
+SHOTS = ROOT / 'tests/screenshots'
+PATIENCE = 180_000 # Milliseconds: the first page imports torch, the first map compiles numba, and the machine may be busy
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
+
+
+@pytest.fixture(scope='module')
+def workspace(tmp_path_factory):
+    "Folder of a workspace made through the real functions."
+    from app_workspace import build
+    return build(tmp_path_factory.mktemp('workspace')).workspace
+
+
+@pytest.fixture(scope='module')
+def app(workspace):
+    "Address of a running app."
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    log = (workspace / 'app.log').open('wb')
+    server = subprocess.Popen([sys.executable, '-m', 'streamlit', 'run', str(ROOT / 'app.py'), '--server.port', str(port), '--server.address', '127.0.0.1', '--server.headless', 'true', '--server.fileWatcherType', 'none'],
+                              env=os.environ | {'PARANMT_WORKSPACE': str(workspace), 'OMP_NUM_THREADS': '1'}, cwd=ROOT, stdout=log, stderr=log)
+    address = f'http://127.0.0.1:{port}'
+    try:
+        for _ in range(240):
+            try: urllib.request.urlopen(f'{address}/_stcore/health', timeout=5); break
+            except OSError: time.sleep(0.5)
+        else: raise TimeoutError((workspace / 'app.log').read_text()[-2000:])
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
+        log.close()
+    assert 'Traceback' not in (workspace / 'app.log').read_text(errors='replace')
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    "One Chromium for all tests."
+    from playwright.sync_api import sync_playwright
+    with sync_playwright() as p:
+        context = p.chromium.launch_persistent_context(str(tmp_path_factory.mktemp('profile')), executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1100},
+                                                       args=['--no-sandbox', '--disable-background-networking'], accept_downloads=True)
+        yield context
+        context.close()
+
+
+class Page:
+    "A page of the app with the few things the tests do on it; remembers requests that leave the machine."
+    def __init__(self, browser, address):
+        self.address, self.abroad = address, []
+        self.tab = browser.new_page()
+        self.tab.set_default_timeout(PATIENCE)
+        self.tab.on('request', lambda r: None if r.url.startswith((address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
+        self.dialogs = []
+        self.tab.on('dialog', lambda d: (self.dialogs.append(d.message), d.dismiss()))
+
+    def open(self, path, **address):
+        "Go to a page and wait until it is drawn."
+        from urllib.parse import urlencode
+        self.tab.goto(f'{self.address}/{path}?{urlencode(address, doseq=True)}')
+        return self.settle()
+
+    def settle(self):
+        "Wait until the script has run and nothing is a placeholder any more."
+        self.tab.wait_for_selector('h1')
+        quiet = """() => !document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')
+                         && document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'"""
+        for _ in range(3):
+            self.tab.wait_for_function(quiet)
+            self.tab.wait_for_timeout(300)
+        assert not self.tab.query_selector('[data-testid=stException]'), self.tab.inner_text('[data-testid=stException]')
+        return self
+
+    def text(self): return self.tab.inner_text('[data-testid=stMain]')
+
+    def table(self, key):
+        "Cells of a table as text, by the hidden table that Streamlit draws for screen readers: raw values, and only what is in view."
+        box = f':is(.st-key-{key}, .st-key-{key}_box)' # a table that cannot be selected in has its key at the box around it
+        self.tab.locator(box).first.scroll_into_view_if_needed() # a table out of sight is not drawn
+        self.tab.wait_for_selector(f'{box} canvas', state='attached')
+        self.tab.wait_for_timeout(500)
+        rows = self.tab.evaluate(f"""() => [...document.querySelector('{box} [data-testid=stDataFrame], {box}[data-testid=stDataFrame]').querySelectorAll('[role=row]')].map(r => [...r.querySelectorAll('[role=gridcell],[role=columnheader]')].map(c => c.textContent))""")
+        rows = [r for r in rows if r]
+        return pd.DataFrame(rows[1:], columns=rows[0])
+
+    def metric(self, label):
+        "The number under a label."
+        return next(int(m.query_selector('[data-testid=stMetricValue]').inner_text().replace(',', '')) for m in self.tab.query_selector_all('[data-testid=stMetric]') if label in m.inner_text())
+
+    def saved(self, key):
+        "The frame behind a table's save button."
+        self.tab.locator(f'.st-key-{key}').scroll_into_view_if_needed()
+        with self.tab.expect_download() as d: self.tab.click(f'.st-key-{key} button')
+        return pd.read_csv(d.value.path(), sep='\t', keep_default_na=False, quoting=3, encoding='utf-8')
+
+    def drag(self, key, left, right, top=0.5, bottom=0.5):
+        "Drag over a chart, in shares of its width and height."
+        mark = self.tab.locator(f'.st-key-{key} .vega-embed').locator('canvas, svg').first
+        mark.scroll_into_view_if_needed()
+        box = mark.bounding_box()
+        self.tab.mouse.move(box['x'] + left * box['width'], box['y'] + top * box['height'])
+        self.tab.mouse.down()
+        self.tab.mouse.move(box['x'] + (left + right) / 2 * box['width'], box['y'] + (top + bottom) / 2 * box['height'], steps=5)
+        self.tab.mouse.move(box['x'] + right * box['width'], box['y'] + bottom * box['height'], steps=5)
+        self.tab.mouse.up()
+        self.tab.wait_for_timeout(1500)
+        return self.settle()
+
+    def shot(self, name):
+        "A picture of the whole page."
+        SHOTS.mkdir(exist_ok=True)
+        for _ in range(2):
+            height = self.tab.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+            self.tab.set_viewport_size({'width': 1440, 'height': min(max(height, 900), 4000)})
+            self.tab.wait_for_timeout(800)
+        self.settle()
+        self.tab.screenshot(path=SHOTS / f'{name}.png')
+        self.tab.set_viewport_size({'width': 1440, 'height': 1100})
+
+    def address_bar(self):
+        "What the address says."
+        from urllib.parse import parse_qs, urlparse
+        return parse_qs(urlparse(self.tab.url).query)
+
+
+@pytest.fixture
+def page(browser, app):
+    "A fresh tab."
+    page = Page(browser, app)
+    yield page
+    page.tab.close()
+    assert not page.abroad, f'the app asked for {page.abroad[:3]}'
+    assert not page.dialogs
+
+
+def ask(workspace, sql, *params, corpus='talk-reworded'):
+    "A question to the files themselves: {pairs} and {m:MEASURE} stand for the Parquet of a corpus."
+    folder = workspace / 'corpora' / corpus
+    sql = sql.replace('{pairs}', f"read_parquet('{folder}/pairs/*.parquet')")
+    sql = re.sub(r'\{m:([^}]+)\}', lambda m: f"read_parquet('{folder}/measures/{m[1]}/*.parquet')", sql)
+    return duckdb.sql(sql, params=list(params)).df()
+
+
+RANGES = [(-0.1, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0)]
+SCORE = 'paraphrase_score@trigram-m1'
+
+
+def test_overview(page, workspace):
+    "Numbers at the top, the tables, and a job at work, stopped and silent."
+    from paranmt_lab.runs import Progress
+    with Progress(1000, 'pairs', workspace / 'runs/word-trigram-m20', every=0, show=False) as job:
+        time.sleep(0.2)
+        job.advance(250)
+        page.open('', corpus='talk-reworded', run='word-trigram-m20')
+        total = sum(ask(workspace, 'SELECT count(*) AS n FROM {pairs}', corpus=c.name).n[0] for c in (workspace / 'corpora').iterdir())
+        assert page.metric('Pairs') == total
+        assert page.metric('Corpora') == len(list((workspace / 'corpora').iterdir()))
+        assert page.metric('Runs') == len(list((workspace / 'runs').glob('*/config.json')))
+        assert '250 of 1,000 pairs' in page.text() and 'left' in page.text()
+        table = page.table('corpus_rows').set_index('corpus')
+        assert int(table.pairs['talk-reworded'].replace(',', '')) == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0]
+        assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
+        page.shot('overview')
+    page.tab.wait_for_selector('text=Nothing is at work now.')
+
+
+def test_score_ranges(page, workspace):
+    "Counts and overlaps of the five ranges are those of the files; the paper's row stands beside them."
+    page.open('score-ranges', corpus='talk-reworded')
+    shown = page.table('ranges')
+    for (low, high), row in zip(RANGES, shown.itertuples(index=False)):
+        found = ask(workspace, f'SELECT count(*) AS n, avg(trigram_overlap) AS mean, stddev_pop(trigram_overlap) AS sd FROM {{m:{SCORE}}} POSITIONAL JOIN {{m:trigram_overlap}} WHERE "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT', low, high).iloc[0]
+        cells = list(row)
+        assert f'({low}, {high}]' in cells
+        at = cells.index(f'({low}, {high}]')
+        assert int(cells[at + 1].replace(',', '')) == found.n
+        assert cells[at + 3] == (f'{found["mean"]:.2f} ± {found.sd:.2f}' if found.n else '')
+    assert {'18', '0.35 ± 0.20', '86', '97'} <= set(shown.iloc[-1]) # the last row of paranmt.3
+    page.shot('score-ranges')
+
+
+def test_a_number_leads_to_its_rows(page, workspace):
+    "A click on a range shows its pairs; the saved rows are those of the files."
+    page.open('score-ranges', corpus='talk-reworded', rows=1000)
+    box = page.tab.locator('.st-key-ranges canvas').first.bounding_box()
+    page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * 4.5) # the box before the fourth row
+    page.tab.wait_for_timeout(1500)
+    page.settle()
+    assert page.address_bar()['above'] == ['0.6'] and page.address_bar()['upto'] == ['0.8']
+    found = ask(workspace, f'SELECT pair_id, reference, translation FROM {{pairs}} POSITIONAL JOIN {{m:{SCORE}}} WHERE "{SCORE}" > 0.6::FLOAT AND "{SCORE}" <= 0.8::FLOAT ORDER BY pair_id')
+    assert page.metric('pairs with') == len(found)
+    saved = page.saved('pairs_save').sort_values('pair_id')
+    assert saved.pair_id.tolist() == found.pair_id.tolist() and saved.reference.tolist() == found.reference.tolist() and saved.translation.tolist() == found.translation.tolist()
+
+
+def test_redraw(page, workspace):
+    "The key N draws another sample of the same size from the same pairs; the address says which."
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', above=0.2, upto=0.9, rows=20)
+    count, before = page.metric('pairs with'), page.saved('pairs_save')
+    page.tab.locator('h1').click()
+    page.tab.keyboard.press('n')
+    page.tab.wait_for_timeout(1500)
+    after = page.settle().saved('pairs_save')
+    assert page.address_bar()['seed'] == ['1'] and page.metric('pairs with') == count
+    assert len(before) == len(after) == 20 and set(before.pair_id) != set(after.pair_id)
+    inside = ask(workspace, 'SELECT count(*) AS n FROM {m:trigram_overlap} WHERE trigram_overlap > 0.2::FLOAT AND trigram_overlap <= 0.9::FLOAT').n[0]
+    assert count == inside
+    assert after.trigram_overlap.between(0.2, 0.9).all()
+    again = Page(page.tab.context, page.address) # somebody else opens the same link
+    assert again.open('score-ranges', **page.address_bar()).saved('pairs_save').pair_id.tolist() == after.pair_id.tolist()
+    again.tab.close()
+
+
+def test_stroke_over_the_histogram(page, workspace):
+    "Dragging over bars chooses a range, and the count is that of the files."
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap')
+    page.drag('histogram', 0.45, 0.75)
+    chosen = page.address_bar()
+    low, high = float(chosen['above'][0]), float(chosen['upto'][0])
+    assert 0 < low < high < 1
+    assert page.metric('pairs with') == ask(workspace, f'SELECT count(*) AS n FROM {{m:trigram_overlap}} WHERE trigram_overlap > {low}::FLOAT AND trigram_overlap <= {high}::FLOAT').n[0]
+    page.shot('score-ranges-stroke')
+
+
+def test_negatives(page, workspace):
+    "The negatives on the page are the most similar sentences that were allowed, found here by comparing with all of them."
+    from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
+    page.open('negatives', run='word-trigram-m20', probe=30)
+    table = page.table('negatives')
+    assert table.M.tolist() == ['1', '20', '40']
+    cosine = table.cosine.astype(float).tolist()
+    assert cosine == sorted(cosine)
+    encoder = SentenceEncoder.load(workspace / 'runs/word-trigram-m20/encoder')
+    pairs = ask(workspace, 'SELECT * FROM {pairs}').set_index('pair_id')
+    unit = lambda text: (lambda v: v / np.linalg.norm(v))(encoder.encode([text])[0])
+    probe = unit(pairs.reference[30])
+    for row in page.saved('negatives_save').itertuples():
+        assert row.negative == pairs.loc[row.negative_pair_id, row.negative_side]
+        assert pairs.segment[row.negative_pair_id] != pairs.segment[30]
+        assert abs(float(unit(row.negative) @ probe) - row.cosine) < 1e-4
+    recorded = pd.read_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
+    assert f'{recorded.pair_id.nunique()} probes, {recorded.epoch.nunique()} epochs' in page.text()
+    saved = page.saved('recorded_save')
+    assert set(saved.negative) <= set(recorded.negative) and np.isin(np.round(saved.cosine.astype(float), 5), np.round(recorded.cosine_negative, 5)).all()
+    page.shot('negatives')
+    page.tab.locator('h1').click()
+    page.tab.keyboard.press('n')
+    page.tab.wait_for_timeout(1500)
+    page.settle()
+    assert page.address_bar()['probe'] != ['30']
+
+
+def test_embedding_map(page, workspace):
+    "A map is made once; a rectangle lists exactly the pairs inside it."
+    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus')
+    page.tab.get_by_role('button', name='Make the map').click()
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.settle().drag('map', 0.15, 0.6, 0.15, 0.7)
+    listed = page.saved('brushed_save')
+    assert f'{len(listed):,} pairs under the brush' in page.text()
+    places = pd.read_parquet(next((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')))
+    assert len(places) == 500 and 0 < len(listed) < 500
+    inside = places[places.pair_id.isin(listed.pair_id)]
+    box = [(inside[a].min(), inside[a].max()) for a in ('x', 'y')]
+    assert len(places[places.x.between(*box[0]) & places.y.between(*box[1])]) == len(listed)
+    stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}').set_index('pair_id')
+    assert stored.reference[listed.pair_id].tolist() == listed.reference.tolist()
+    page.shot('embedding-map')
+    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour=SCORE)
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.shot('embedding-map-score')
+
+
+def test_sts_results(page, workspace):
+    "Figures on the page are those of the result files; what is not there says so."
+    page.open('sts-results')
+    table = page.table('by_dataset').set_index(['task', 'dataset'])
+    for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
+        stored = duckdb.sql(f"SELECT task, dataset, pearson FROM read_parquet('{workspace}/runs/{run}/results.parquet')").df().set_index(['task', 'dataset']).pearson
+        for key, cell in table[run].items():
+            if pd.isna(stored[key]): assert cell in ('not available', 'None', '')
+            else: assert abs(float(cell) - 100 * stored[key]) < 0.051
+    rest = page.table('others').set_index(['system', 'source'])
+    graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index('task').pearson['graded']
+    assert abs(float(rest.graded['trigram-m1', 'ours']) - 100 * graded) < 0.051
+    years = page.table('by_year').set_index(['system', 'source'])
+    assert years['2014']['WORD,TRIGRAM', 'paranmt.8'] == '77.4'
+    assert '2013 without SMT' in years or not (years['2012'].loc[:, 'ours'] != 'not available').any()
+    page.shot('sts-results')
+
+
+def test_hostile_text_is_inert(page, workspace):
+    "Text of a corpus is shown and not obeyed, on every page that shows text."
+    page.open('score-ranges', corpus='hostile')
+    saved = page.saved('pairs_save')
+    stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}', corpus='hostile').set_index('pair_id')
+    back = lambda t: re.sub(r'\\(.)', lambda m: {'t': '\t', 'n': '\n', 'r': '\r', '0': '\0', '\\': '\\'}[m[1]], t)
+    assert [back(t) for t in saved.reference] == stored.reference[saved.pair_id].tolist()
+    box = page.tab.locator('.st-key-pairs canvas').first.bounding_box()
+    for row in range(len(saved)): # open each pair's full text
+        page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * (row + 1.5))
+        page.tab.wait_for_timeout(700)
+        page.settle()
+    page.shot('hostile-score-ranges')
+    page.open('', corpus='hostile').shot('hostile-overview')
+    page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')
+    page.tab.get_by_role('button', name='Make the map').click()
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.settle().drag('map', 0.02, 0.85, 0.03, 0.97)
+    page.shot('hostile-embedding-map')
+    assert page.tab.evaluate('window.hacked') is None
+    assert not page.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+
+
+CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample', '.hidden', 'no-such-name', '![x](http://198.51.100.7/x.png)', '<b>x</b>', "x' OR 1=1 --", 'x' * 500]
+
+
+@pytest.mark.parametrize('path,key', [('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'), ('score-ranges', 'measure'), ('score-ranges', 'domain'),
+                                      ('negatives', 'run'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
+def test_crafted_names_are_refused(page, path, key):
+    "Names in the address that are not on the list are refused with a message, and nothing else is shown."
+    for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:2]:
+        page.open(path, **({'corpus': 'talk-reworded'} if path == 'score-ranges' and key != 'corpus' else {}), **{key: name})
+        assert 'cannot show' in page.tab.inner_text('[data-testid=stAlert]')
+        assert name[:40] in page.text() or repr(name)[1:40] in page.text()
+    if key == 'corpus' and path: page.shot(f'refused-{path}')
+
+
+def test_dark(browser, app):
+    "The same pages on a dark ground, to look at."
+    page = Page(browser, app)
+    page.tab.emulate_media(color_scheme='dark')
+    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'negatives': dict(run='word-trigram-m20', probe=30)}.items():
+        page.open(path, **address).shot(f'{path}-dark')
+    ground = page.tab.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    assert sum(map(int, re.findall(r'\d+', ground)[:3])) < 150
+    page.tab.close()
+
+
+def test_empty_workspace(browser, tmp_path):
+    "Every page of an empty workspace names the command that fills it."
+    from streamlit.testing.v1 import AppTest
+    for module in ('overview', 'score_ranges', 'negatives', 'embedding_map', 'sts_results'):
+        script = f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] = {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()"
+        (tmp_path / 'settings.ini').write_text('[paranmt]\n')
+        before = dict(os.environ)
+        try: at = AppTest.from_string(script, default_timeout=120).run()
+        finally: os.environ.clear(); os.environ.update(before)
+        assert not at.exception and any(c.value.startswith(('make ', 'paranmt ')) for c in at.code), module
