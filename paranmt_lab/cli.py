@@ -136,10 +136,11 @@ def translate_train(
     name:str, # Name of the run and of the model
     **options,
 ):
-    "Train a small Marian-architecture model, convert it for CTranslate2 and measure it on what was held out."
+    "Train a small Marian-architecture model, convert it for CTranslate2 and measure it on what was held out. Several processes: torchrun --nproc-per-node N $(which paranmt) translate train ..."
     s, values = settings(), dict(held_out=int, weights=float)
     options |= {k: _values(options[k], kind, '--' + k.replace('_', '-')) for k, kind in values.items()}
     run = train_nmt(NmtConfig(name, bitext, **options), Corpus.open(bitext, s).frame(['source', 'reference', 'corpus']).astype({'corpus': str}), s)
+    if int(os.environ.get('RANK', 0)): return # of several processes under torchrun the first one reports
     if not run.finished: raise typer.Exit(130)
     command = 'paranmt translate train ' + shlex.join(sys.argv[3:]) if sys.argv[1:3] == ['translate', 'train'] else f'paranmt translate train {bitext} {name}'
     show_table(ship(run, s.models / name, command), f'BLEU of {name} on held-out pairs, beam 12')

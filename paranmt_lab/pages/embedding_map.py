@@ -96,7 +96,7 @@ def page():
     "The page of the embedding map."
     s = settings()
     st.title('Embedding map')
-    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my.tsv --name my-corpus')))
+    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my-corpus my.tsv')))
     at_hand = encoders(s)
     if not at_hand: nothing_yet('There is no encoder in this workspace to look through.', 'paranmt train --help')
     encoder, colour, sides, n, seed = _choices(corpus, at_hand)

@@ -169,7 +169,7 @@ def page():
     "The page of score ranges."
     s = settings()
     st.title('Score ranges')
-    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my.tsv --name my-corpus')))
+    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my-corpus my.tsv')))
     state, measures = corpus_state(corpus), sorted(score_columns(corpus), key=lambda m: not m.startswith('paraphrase_score'))
     st.caption(source_line(corpus))
     if not measures: nothing_yet(f'**{escaped(corpus.name)}** has no measures yet.', f'paranmt score {corpus.name}')

@@ -471,7 +471,7 @@ def bleu_by_domain(
     engine:Translator,     # Engine to measure
     held_out:pd.DataFrame, # Columns `source`, `reference`, `corpus`
     beam_size:int=12,      # Beam
-    most:int=3000,         # Pairs taken of a domain, the first ones
+    most:int=1000,         # Pairs taken of a domain, the first ones
 ) -> pd.DataFrame:         # One row a domain: `corpus`, `pairs`, `bleu`, `signature`
     "BLEU of each domain of a set of held-out pairs."
     rows, metric = [], BLEU()
