@@ -15,7 +15,7 @@ import pandas as pd
 
 # %% ../nbs/60_charts.ipynb #44fa8328
 OURS, PAPER = '#2878b5', '#808080'                                        # Ours in colour, the paper in grey
-COLOURS = (OURS, '#c4701c', '#15a487', '#5a47d6', '#b52d3e', '#349eb3')   # Runs and domains, in this order
+COLOURS = (OURS, '#c4701c', '#15a487', '#6f5fe0', '#c8374a', '#349eb3')   # Runs and domains, in this order
 RAMP = ('#46317e', '#365c8d', '#277f8e', '#1fa187', '#4ac16d', '#a0cc3a') # A measure from low to high
 GROUNDS = {'light': '#ffffff', 'dark': '#191919'}                         # What charts are drawn on
 
