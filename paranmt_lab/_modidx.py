@@ -1102,6 +1102,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                 'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.epoch_batches': ( 'translate.training.html#epoch_batches',
                                                                                                   'paranmt_lab/translate/training.py'),
+                                                'paranmt_lab.translate.training.half_precision': ( 'translate.training.html#half_precision',
+                                                                                                   'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.held_out_loss': ( 'translate.training.html#held_out_loss',
                                                                                                   'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.hold_pad': ( 'translate.training.html#hold_pad',

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['EOS', 'UNK', 'COUNTERS', 'CARD', 'NmtConfig', 'split_held_out', 'train_pieces', 'encode_side', 'epoch_batches',
            'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'prepare', 'Arrays', 'ranks',
-           'Trainee', 'held_out_loss', 'train_nmt', 'save_model', 'convert', 'same_translations', 'bleu_by_domain',
-           'ship', 'card']
+           'Trainee', 'half_precision', 'held_out_loss', 'train_nmt', 'save_model', 'convert', 'same_translations',
+           'bleu_by_domain', 'ship', 'card']
 
 # %% ../../nbs/21_translate.training.ipynb #90a8c4e9
 import json, math, os, shutil, tempfile
@@ -38,8 +38,8 @@ class NmtConfig:
     corpus: str = ''                # Name of the bitext corpus
     source_lang: str = 'cs'         # Language that is translated into English
     pieces: int = 6_000             # Joint SentencePiece vocabulary
-    dim: int = 192                  # Width of the model
-    feed_forward: int = 768         # Inner width of the feed-forward layers
+    dim: int = 256                  # Width of the model
+    feed_forward: int = 640         # Inner width of the feed-forward layers
     heads: int = 4                  # Attention heads
     encoder_layers: int = 5         # Deep encoder, since it runs once a sentence ...
     decoder_layers: int = 2         # ... shallow decoder, since it runs once a token and hypothesis
@@ -47,9 +47,9 @@ class NmtConfig:
     label_smoothing: float = .1     # Mass given to all pieces alike
     batch_tokens: int = 3_200       # Padded source plus target pieces in a batch
     max_words: int = 45             # Longer pairs are left out (either side)
-    steps: int = 4_000              # Optimiser steps
+    steps: int = 12_000             # Optimiser steps
     learning_rate: float = 1e-3     # At the top of the schedule
-    warmup: int = 800               # Steps to the top
+    warmup: int = 1_000             # Steps to the top
     cooldown: float = .15           # Share of the steps over which the rate falls to zero
     short_first: int = 2_500        # Steps over which the longer pairs come in; 0 takes all from the start
     clip: float = 1.                # Largest norm of the gradient
@@ -58,6 +58,7 @@ class NmtConfig:
     weights: dict = field(default_factory=dict)  # Domain to times a pair is seen in an epoch (default 1)
     evaluate_every: int = 500       # Steps between two looks at the held-out loss
     checkpoint_every: int = 250     # Steps between two checkpoints
+    bf16: bool = True               # Matrix products in bfloat16, where the hardware multiplies in it
     seed: int = 0                   # Of everything random
 
     def __post_init__(self): _check(self)
@@ -200,7 +201,7 @@ def translation_loss(
     hidden_BTD = model.model(input_ids=source_BS, attention_mask=source_BS != pad,
                              decoder_input_ids=torch.cat([first, target_BT[:, :-1]], 1)).last_hidden_state
     real = target_BT != pad
-    logits_NV = model.lm_head(hidden_BTD[real])[:, :pad]
+    logits_NV = model.lm_head(hidden_BTD[real])[:, :pad].float()
     return F.cross_entropy(logits_NV, target_BT[real], label_smoothing=smoothing, reduction='sum')
 
 # %% ../../nbs/21_translate.training.ipynb #3f494f95
@@ -273,7 +274,17 @@ class Trainee:
         self.mean = {k: p.detach().clone() for k, p in self.weights.items()}
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01, fused=True)
 
-# %% ../../nbs/21_translate.training.ipynb #d2421089
+# %% ../../nbs/21_translate.training.ipynb #06c94837
+def half_precision(
+    device:str, # Where the training runs
+    wanted:bool, # Whether to use it at all
+):              # Context: products in bfloat16, or nothing
+    "Products in bfloat16, if the hardware has instructions for them."
+    kind = torch.device(device).type
+    fast = kind == 'cuda' or kind == 'cpu' and torch.cpu._is_avx512_bf16_supported()
+    return torch.autocast(kind, torch.bfloat16) if wanted and fast else nullcontext()
+
+# %% ../../nbs/21_translate.training.ipynb #ba6a387e
 @patch
 def gradient(self:Trainee,
     arrays:Arrays,       # Training pairs
@@ -285,8 +296,7 @@ def gradient(self:Trainee,
     self.model.train()
     self.adam.zero_grad(set_to_none=True)
     batch = [x.to(self.device) for x in arrays.batch(rows[self.rank::self.world], self.model.config.pad_token_id)]
-    # bf16 on a GPU; a processor without matrix units for it is faster in float32
-    with torch.autocast('cuda', torch.bfloat16) if self.device.startswith('cuda') else nullcontext():
+    with half_precision(self.device, c.bf16):
         loss = translation_loss(self.model, *batch, c.label_smoothing)
     (loss / pieces).backward()
     return loss.detach(), pieces
