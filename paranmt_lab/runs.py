@@ -75,6 +75,7 @@ class Progress:
     ):
         store_attr()
         self.first, self.start, self.written, self.figures, self._asked = done, time.time(), 0., {}, False
+        self.before = self._seconds_before() if folder and done else 0.
         self.console = Console(stderr=True)
         self.bar = Bar(SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
                        TextColumn('{task.fields[rate]}'), TimeElapsedColumn(), TextColumn('left'), TimeRemainingColumn(),
@@ -83,12 +84,21 @@ class Progress:
 
 # %% ../nbs/03_runs.ipynb #cd167b21
 @patch
+def _seconds_before(self:Progress):
+    "Seconds that earlier processes spent on the same count."
+    with suppress(OSError, ValueError):
+        left = read_json(Path(self.folder) / 'progress.json')
+        if left.get('what') == self.what: return float(left.get('seconds', 0))
+    return 0.
+
+# %% ../nbs/03_runs.ipynb #9be5cbab
+@patch
 def state(self:Progress) -> dict: # What `progress.json` holds
     "Count, rate, time left and the latest figures."
     seconds = max(time.time() - self.start, 1e-9)
     rate = (self.done - self.first) / seconds
     left = None if self.total is None or not rate else round((self.total - self.done) / rate, 1)
-    return dict(what=self.what, done=self.done, total=self.total, rate=round(rate, 2), seconds=round(seconds, 1),
+    return dict(what=self.what, done=self.done, total=self.total, rate=round(rate, 2), seconds=round(self.before + seconds, 1),
                 seconds_left=left, pid=os.getpid(), updated=time.time(), **self.figures)
 
 # %% ../nbs/03_runs.ipynb #83cb37a6
@@ -215,6 +225,7 @@ def create(cls:Run,
                   for k in {**run.config, **wanted} if run.config.get(k) != wanted.get(k)]
         if differ: raise ValueError(f"run {name!r} exists with another config ({'; '.join(differ)}); take another name or delete {folder}")
         return run
+    write_json(folder / 'started.json', provenance())
     write_json(folder / 'config.json', asdict(config) if is_dataclass(config) else config)
     return cls(folder)
 
@@ -274,7 +285,9 @@ def finish(self:Run,
     **facts, # What to tell about the finished run
 ):
     "Mark the run as finished."
-    write_json(self.folder / 'done.json', facts | provenance())
+    now, path = provenance(), self.folder / 'started.json'
+    began = read_json(path)['commit'] if path.exists() else now['commit']
+    write_json(self.folder / 'done.json', facts | now | dict(commit=' to '.join(dict.fromkeys([began, now['commit']]))))
 
 @patch(as_prop=True)
 def finished(self:Run) -> dict|None: # Facts of the finished run, or None

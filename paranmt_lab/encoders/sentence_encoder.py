@@ -147,6 +147,20 @@ def build_encoder(
     if vectors and 'word' in layer.features(): _start_words(layer, vocabularies['word'], vectors)
     return SentenceEncoder(layer, vocabularies)
 
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #c654807c
+@patch
+def remodelled(self:SentenceEncoder,
+    model:str,             # As in paranmt.8
+    reference:bool=False,  # Concatenate parts as they are
+) -> SentenceEncoder:      # An encoder of that model with copies of the embeddings
+    "The same embeddings in another model."
+    if model == self.model and reference == getattr(self.layer, 'reference', reference): return self
+    old = {part.feature: part for part in self.layer.modules() if isinstance(part, Average)}
+    new = build_encoder(model, self.vocabularies, {f: part.dim for f, part in old.items()}, reference=reference)
+    for part in new.layer.modules():
+        if isinstance(part, Average): part.load_state_dict(old[part.feature].state_dict())
+    return new
+
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #60255f39
 def _quantise(weight_rd):
     "Whole numbers from -127 to 127 and a scale for each row."

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SETS', 'YEARLY', 'COLUMNS', 'Similarity', 'ABSENT', 'YEARS', 'PAPER_8', 'THREE_YEARS', 'PAPER_6', 'sts_sets',
-           'GradedFileError', 'read_graded', 'pearson', 'correlate', 'evaluate_sts', 'token_overlap', 'by_year',
-           'side_by_side', 'long_form']
+           'GradedFileError', 'read_graded', 'pearson', 'correlate', 'evaluate_sts', 'token_overlap', 'record_results',
+           'by_year', 'side_by_side', 'long_form']
 
 # %% ../../nbs/40_evaluation.sts.ipynb #b09213c3
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from ..runs import Run, provenance
+from ..settings import Settings, atomic
 from ..text import tokenize
 
 # %% ../../nbs/40_evaluation.sts.ipynb #3947852a
@@ -137,6 +139,22 @@ def token_overlap(
     "Cosine of the sets of tokens of two sentences."
     sets = [(set(tokenize(a)), set(tokenize(b))) for a, b in zip(first, second, strict=True)]
     return np.array([len(a & b) / (len(a) * len(b)) ** .5 if a and b else 0 for a, b in sets], np.float32)
+
+# %% ../../nbs/40_evaluation.sts.ipynb #de928783
+def record_results(
+    run:Run,                        # Run whose folder keeps the table
+    system:str,                     # What is measured
+    similarity:Similarity,          # How it compares sentences
+    s:Settings,                     # Where the sets are
+    tasks:Sequence[str]|None=None,  # As for `evaluate_sts`
+    graded:Path|None=None,          # As for `evaluate_sts`
+) -> pd.DataFrame:                  # Of `evaluate_sts`, and system, run, date, commit
+    "Measure a system, and keep the figures in `results.parquet`, beside those of other tasks."
+    made, path = provenance(), run.folder / 'results.parquet'
+    results = evaluate_sts(similarity, s.resources, tasks, graded).assign(system=system, run=run.name, date=made['date'], commit=made['commit'])
+    other = pd.read_parquet(path).query('task not in @results.task').astype({'year': 'Int64'}) if path.exists() else results[:0]
+    with atomic(path) as part: pd.concat([results, other], ignore_index=True).to_parquet(part, index=False)
+    return results
 
 # %% ../../nbs/40_evaluation.sts.ipynb #3d0e9b5b
 def _year(rows):

@@ -37,7 +37,7 @@ class TrainConfig:
     model: str = 'WORD'          # As in paranmt.8: WORD, TRIGRAM, `WORD+TRIGRAM` (added), `WORD,TRIGRAM` (concatenated)
     dim: int = 300               # Size of each part's vectors (a WORD that starts from word vectors takes theirs)
     vectors: str = ''            # File of word vectors to start WORD from, absolute or below the resources
-    start: str = ''              # Encoder to start from (name of a model or folder), with its own model, sizes and vocabularies
+    start: str = ''              # Encoder whose embeddings, sizes and vocabularies the model starts from (name of a model, or folder)
     vocabulary: int = 50_000     # Most types of a vocabulary
     min_count: int = 1           # Times a type has to occur
     batch_size: int = 100        # Pairs of a mini-batch
@@ -189,7 +189,7 @@ def write_arrays(
     progress: Progress, # Advanced by the pairs written; may ask to stop
 ) -> bool: # Whether everything was written
     "Write all arrays and the vocabularies of a run."
-    start = SentenceEncoder.load(find_model(config.start, s)).vocabularies if config.start else {}
+    start = SentenceEncoder.load(find_model(config.start, s)).remodelled(config.model).vocabularies if config.start else {}
     readers = start or {f: Types() for f in features_of(config.model)}
     if not write_packed(folder, corpus, ids, readers, progress): return False
     for f, reader in readers.items():
@@ -209,7 +209,7 @@ def recipe(
     "What decides the arrays of a run."
     facts = dict(pairs=fingerprint(corpus.checksums), chosen=hashlib.sha256(ids.tobytes()).hexdigest()[:12])
     if config.start:
-        files = sorted(find_model(config.start, s).glob('vocabulary-*.parquet'))
+        files = [find_model(config.start, s) / f'vocabulary-{f}.parquet' for f in features_of(config.model)]
         return facts | {file.name: checksum(file) for file in files}
     vectors = checksum(s.resources / config.vectors) if config.vectors else ''
     return facts | dict(features=features_of(config.model), vocabulary=config.vocabulary, min_count=config.min_count, vectors=vectors)

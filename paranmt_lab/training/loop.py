@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..corpus import Corpus
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder
-from ..evaluation.sts import evaluate_sts
-from ..runs import Progress, Run, provenance
+from ..evaluation.sts import evaluate_sts, record_results
+from ..runs import Progress, Run
 from ..selection import selected_ids
 from ..settings import Settings, atomic, find_model, settings
 from ..text import Vocabulary, read_vectors
@@ -34,7 +34,7 @@ def new_encoder(
     s: Settings, # Where word vectors and encoders are
 ) -> SentenceEncoder: # Untrained, or as far as the start was
     "The encoder that a run begins with."
-    if config.start: return SentenceEncoder.load(find_model(config.start, s))
+    if config.start: return SentenceEncoder.load(find_model(config.start, s)).remodelled(config.model, config.reference)
     if not config.vectors: return build_encoder(config.model, vocabularies, config.dim, seed=config.seed, reference=config.reference)
     vectors = read_vectors(s.resources / config.vectors, tokens=vocabularies['word'].tokens)
     sizes = {f: vectors[1].shape[1] if f == 'word' else config.dim for f in vocabularies}
@@ -354,14 +354,12 @@ def _end_epoch(run, trainee, corpus, log):
 def evaluate_run(
     run: Run, # A run that has an encoder
     s: Settings | None = None, # Where the sets are
+    tasks: list[str] | None = None, # Tasks; None takes STS 2012 to 2017
+    graded: Path | None = None, # Further file of graded pairs; None takes the sample's
 ) -> pd.DataFrame: # Tidy table: task, year, dataset, pearson, ... and system, run, date, commit
-    "Evaluate a run's encoder on every set there is, and write `results.parquet`."
+    "Evaluate a run's encoder, and keep the figures in `results.parquet`."
     s, encoder = s or settings(), SentenceEncoder.load(run.folder / 'encoder')
-    made = provenance()
-    results = evaluate_sts(encoder.similarity, s.resources, graded=s.sample / 'graded.tsv')
-    results = results.assign(system=encoder.model, run=run.name, date=made['date'], commit=made['commit'])
-    with atomic(run.folder / 'results.parquet') as part: results.to_parquet(part, index=False)
-    return results
+    return record_results(run, encoder.model, encoder.similarity, s, tasks, graded or s.sample / 'graded.tsv')
 
 def _finish(run, trainee, s):
     "The last encoder, its results, and the mark that the run is done."
