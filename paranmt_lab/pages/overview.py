@@ -17,7 +17,7 @@ from ..charts import training_curve
 from ..corpus import Corpus, list_corpora
 from .parts import corpus_state, draw, escaped, legible, nothing_yet, open_corpus, picked, source_line, stop_with
 from ..registry import score_columns
-from ..runs import Run, list_runs
+from ..runs import Run
 from ..selection import list_selections, read_selection
 from ..settings import Settings, read_json, settings
 
@@ -27,11 +27,12 @@ SILENT = 60 # Seconds without a word after which a running job is called silent
 
 def _job(kind, path, workspace):
     "One row about one `progress.json`, also where it cannot be read."
-    where = str(path.parent.relative_to(workspace))
-    try: p = dict(read_json(path))
-    except (OSError, ValueError) as e: return dict(kind=kind, folder=where, status='unreadable', error=str(e))
-    if p.get('status') == 'running' and time.time() - p.get('updated', 0) > SILENT: p['status'] = 'silent'
-    return dict(kind=kind, folder=where, **p)
+    about = dict(kind=kind, folder=str(path.parent.relative_to(workspace)))
+    try:
+        p = dict(read_json(path))
+        silent = p.get('status') == 'running' and time.time() - p.get('updated', 0) > SILENT
+    except (OSError, ValueError, TypeError) as e: return about | dict(status='unreadable', error=str(e))
+    return p | (dict(status='silent') if silent else {}) | about
 
 # %% ../../nbs/62_pages.overview.ipynb #4fd8b0ae
 JOB = ['kind', 'folder', 'status', 'what', 'done', 'total', 'rate', 'seconds_left', 'updated', 'error']
@@ -48,7 +49,7 @@ def duration(
     seconds:float|None, # Seconds, or None where nobody knows
 ) -> str:               # For people
     "A time span in its two largest units."
-    if seconds is None or pd.isna(seconds): return 'unknown'
+    if seconds is None or not 0 <= seconds < float('inf'): return 'unknown'
     seconds = int(seconds)
     for unit, size, small, part in (('d', 86400, 'h', 3600), ('h', 3600, 'min', 60), ('min', 60, 's', 1)):
         if seconds >= size: return f'{seconds // size} {unit} {seconds % size // part} {small}'
@@ -66,7 +67,7 @@ def first_fact(
     name:str,                  # Key to look for
 ) -> str|None:                 # The first value found, or None
     "A fact that any stage may have said, at the top of its manifest or under `made`."
-    return next((str(v) for m in manifests.values() for v in (m.get(name), (m.get('made') or {}).get(name)) if v), None)
+    return next((str(v) for m in manifests.values() for v in (m.get(name), (m.get('made') or {}).get(name)) if v or v == 0), None)
 
 # %% ../../nbs/62_pages.overview.ipynb #3bd91624
 def domains(
@@ -124,8 +125,11 @@ def runs(
     s:Settings, # Settings
 ) -> pd.DataFrame: # A row a run
     "What runs there are."
-    reported = jobs(s).set_index('folder').status.to_dict()
-    return pd.DataFrame([_run_row(run, reported) for run in list_runs(s.runs)])
+    reported, rows = jobs(s).set_index('folder').status.to_dict(), []
+    for folder in sorted(f.parent for f in s.runs.glob('*/config.json')):
+        try: rows.append(_run_row(Run(folder), reported))
+        except Exception as e: rows.append(dict(run=folder.name, problem=f'{type(e).__name__}: {e}'))
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/62_pages.overview.ipynb #9d0f4899
 @st.cache_data(ttl=30, max_entries=16, show_spinner=False)
@@ -231,7 +235,15 @@ def _run_details(run):
         if 'step' not in metrics or not len(metrics): st.caption('Nothing has been logged.')
     right.dataframe(pd.DataFrame(flat(run.config | {f'done.{k}': v for k, v in (run.finished or {}).items()}).items(), columns=['fact', 'value']), hide_index=True)
 
-# %% ../../nbs/62_pages.overview.ipynb #a934e381
+# %% ../../nbs/62_pages.overview.ipynb #43a987de
+def _detailed(details, opened):
+    "What is known about a corpus or a run; or what keeps it from being read."
+    try: details(opened())
+    except (OSError, ValueError) as e:
+        st.error('It cannot be read.', icon=':material/broken_image:')
+        st.text(legible(str(e)))
+
+# %% ../../nbs/62_pages.overview.ipynb #753468d4
 def page():
     "The first page of the app."
     s = settings()
@@ -245,7 +257,7 @@ def page():
     _working(s)
     st.subheader('Corpora')
     corpus = _opened('corpus', have)
-    if corpus: _corpus_details(open_corpus(str(s.corpora / corpus)))
+    if corpus: _detailed(_corpus_details, lambda: open_corpus(str(s.corpora / corpus)))
     st.subheader('Runs')
     run = _opened('run', ran)
-    if run: _run_details(Run.open(s.runs, run))
+    if run: _detailed(_run_details, lambda: Run.open(s.runs, run))
