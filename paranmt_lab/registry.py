@@ -6,9 +6,8 @@
 __all__ = ['MEASURES', 'Measure', 'measure_of', 'stored_name', 'score_columns', 'score_batch', 'score_shard', 'score']
 
 # %% ../nbs/37_registry.ipynb #05d34aef
-import multiprocessing, signal
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from .corpus import PAIRS, Corpus
 from .encoders.sentence_encoder import SentenceEncoder
 from .filters.measures import (Similarity, bigram_overlap, paraphrase_score, reference_length, tokens_of,
                                           translation_length, trigram_overlap, unigram_overlap)
-from .runs import Progress, provenance
+from .runs import Progress, provenance, worker_pool
 from .settings import checksum, find_model, safe_name
 
 # %% ../nbs/37_registry.ipynb #96c954eb
@@ -145,9 +144,8 @@ def _tasks(corpus, names):
 
 # %% ../nbs/37_registry.ipynb #0091dd5d
 def _worker(encoder):
-    "What each process does first: leave Ctrl-C to its parent, keep to one thread, load the encoder."
+    "What each process does first: keep to one thread, load the encoder."
     global _encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _encoder = _loaded(encoder)
 
@@ -157,7 +155,7 @@ def _task(folder, shard, names): return score_shard(folder, shard, names, _encod
 def _in_processes(folder, tasks, encoder, workers, progress):
     "Run tasks in processes, no more of them begun than there are processes."
     tasks, running = iter(tasks), set()
-    with ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'), _worker, (encoder,)) as pool:
+    with worker_pool(workers, _worker, encoder) as pool:
         while True:
             while len(running) < workers and not progress.stopping and (task := next(tasks, None)): running.add(pool.submit(_task, folder, *task))
             if not running: return
