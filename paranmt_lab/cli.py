@@ -8,7 +8,7 @@ __all__ = ['app', 'translate_app', 'EXPECTED', 'DEMO', 'main', 'show_table', 'co
            'demo']
 
 # %% ../nbs/70_cli.ipynb #5cc95fa7
-import inspect, os, shlex, subprocess, sys
+import inspect, os, shlex, sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -26,12 +26,12 @@ from rich.table import Table
 from .bitext.importing import import_bitext, import_summary
 from .corpus import Corpus, list_corpora
 from .encoders.sentence_encoder import SentenceEncoder
-from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, evaluate_sts, side_by_side, token_overlap
+from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, record_results, side_by_side, token_overlap
 from .registry import measure_of, score
-from .runs import Run, list_runs, provenance
+from .runs import Run, list_runs
 from .selection import PAPER_RANGES, Selection, list_selections, range_table, select
-from .settings import Settings, atomic, find_model, settings
-from .training.loop import TrainConfig, train
+from .settings import Settings, find_model, settings
+from .training.loop import TrainConfig, evaluate_run, train
 from .translate.driver import translate_corpus
 from .translate.training import NmtConfig, ship, train_nmt
 
@@ -233,12 +233,10 @@ def evaluate(
     graded:Path|None,        # Further file of graded pairs
 ) -> pd.DataFrame:           # Tidy results
     "Measure a system, and keep the figures in its run."
-    if system == 'token-overlap': similarity = token_overlap
-    else: similarity = SentenceEncoder.load(_encoder_folder(system, s)).similarity
-    run = Run.open(s.runs, system) if (s.runs / system / 'config.json').exists() else Run.create(s.runs, system, dict(name=system, kind='evaluation'))
-    results = evaluate_sts(similarity, s.resources, tasks, graded).assign(system=system, run=run.name, **{k: v for k, v in provenance().items() if k in ('date', 'commit')})
-    with atomic(run.folder / 'results.parquet') as part: results.to_parquet(part, index=False)
-    return results
+    if system != 'token-overlap' and (folder := _encoder_folder(system, s)).parent.parent == s.runs: return evaluate_run(Run(folder.parent), s, tasks, graded)
+    similarity = token_overlap if system == 'token-overlap' else SentenceEncoder.load(folder).similarity
+    name = Path(system).name # a model may be given by its folder
+    return record_results(Run.create(s.runs, name, dict(name=name, kind='evaluation')), name, similarity, s, tasks, graded)
 
 # %% ../nbs/70_cli.ipynb #ef5c96fb
 @command(app, 'evaluate')
@@ -296,7 +294,7 @@ translate run sample sample-pairs --beam-size 12 --n-best 12 --part-size 150
 score sample-pairs
 select sample-pairs good --range paraphrase_score@paraphrase-scorer=0.4:1.0 --max-length 30 --exclude-equal --reason "the range that paranmt.3 calls mostly paraphrases"
 train sample-random sample-pairs --selection good --model WORD+TRIGRAM --megabatch 20 --epochs 5
-train sample-scorer sample-pairs --selection good --start paraphrase-scorer --megabatch 20 --epochs 2 --learning-rate 0.0003
+train sample-scorer sample-pairs --selection good --model WORD+TRIGRAM --start paraphrase-scorer --megabatch 20 --epochs 2 --learning-rate 0.0003
 '''
 
 @command(app, 'demo')
@@ -305,7 +303,7 @@ def demo():
     s, out = settings(), Console(stderr=True)
     for line in DEMO.strip().format(sample=shlex.quote(str(s.sample / 'bitext.cs-en.tsv'))).split('\n'):
         out.rule(f'paranmt {line}', align='left', style='dim')
-        subprocess.run([sys.executable, '-m', 'paranmt_lab.cli', *shlex.split(line)], check=True)
+        if code := app(shlex.split(line), standalone_mode=False): raise typer.Exit(code)
     show_table(range_table(Corpus.open('sample-pairs', s), 'paraphrase_score@paraphrase-scorer', PAPER_RANGES)[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by range of the paraphrase score, and their trigram overlap (as paranmt.3)', digits=2)
     systems = ['token-overlap', 'paraphrase-scorer', 'sample-random', 'sample-scorer']
