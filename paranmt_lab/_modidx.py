@@ -308,6 +308,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'paranmt_lab.corpus.Corpus.write_rejects': ( 'corpus.html#corpus.write_rejects',
                                                                                  'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._arrow': ('corpus.html#_arrow', 'paranmt_lab/corpus.py'),
+                                    'paranmt_lab.corpus._asking': ('corpus.html#_asking', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._best': ('corpus.html#_best', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._cast': ('corpus.html#_cast', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus._check_pairs': ('corpus.html#_check_pairs', 'paranmt_lab/corpus.py'),

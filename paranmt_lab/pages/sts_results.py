@@ -38,6 +38,7 @@ def read_results(
         except Exception as e: wrong[name] = f'{type(e).__name__}: {e}'; continue
         if lacking := [c for c in NEEDED if c not in frame]: wrong[name] = f'{file.name} lacks the columns {", ".join(lacking)}'; continue
         systems = dict(tuple(frame.groupby('system', sort=False)))
+        if not systems: wrong[name] = f'{file.name} names no system'
         found |= {name if len(systems) == 1 else f'{name}: {system}': rows.reset_index(drop=True) for system, rows in systems.items()}
     return found, wrong
 
