@@ -36,16 +36,17 @@ def range_table(
     measure:str,                       # Measure that is cut, such as `paraphrase_score@<encoder>`
     ranges:Sequence[tuple]=PAPER_RANGES, # (low, high] of each range
     beside:str='trigram_overlap',      # Measure whose mean is given for each range
+    where:str='true',                  # SQL condition on the pairs to look at
 ) -> pd.DataFrame:                     # range, low, high, pairs, share, overlap, sd; the last row is the rest
     "Pairs in each score range and their mean overlap: `paranmt.3`."
     beside = beside if beside in corpus.measures() else ''
     inside = [between(measure, low, high) for low, high in ranges]
     rest = f"NOT coalesce({' OR '.join(f'({c})' for c in inside)}, false)"
     rows = [_range_row(f'({low}, {high}]', c, beside) for (low, high), c in zip(ranges, inside)] + [_range_row('rest', rest, beside)]
-    found = corpus.query(f"SELECT {', '.join(sql for _, sql in rows)} FROM numbers").to_numpy(float, na_value=np.nan).reshape(-1, 3)
+    found = corpus.query(f"SELECT {', '.join(sql for _, sql in rows)} FROM numbers WHERE {where}").to_numpy(float, na_value=np.nan).reshape(-1, 3)
     table = pd.DataFrame({'range': [name for name, _ in rows], 'low': [*(a for a, _ in ranges), np.nan], 'high': [*(b for _, b in ranges), np.nan]})
     pairs = found[:, 0].astype(np.int64)
-    return table.assign(pairs=pairs, share=pairs / max(corpus.rows, 1), overlap=found[:, 1], sd=found[:, 2])
+    return table.assign(pairs=pairs, share=pairs / max(pairs.sum(), 1), overlap=found[:, 1], sd=found[:, 2])
 
 # %% ../nbs/33_selection.ipynb #a0ffc241
 def fold_bounds(
