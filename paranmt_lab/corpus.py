@@ -491,20 +491,33 @@ def connect(self:Corpus) -> duckdb.DuckDBPyConnection: # Connection with the vie
         self._con, self._con_state = con, state
     return self._con.cursor()
 
-# %% ../nbs/02_corpus.ipynb #574b6bcf
+# %% ../nbs/02_corpus.ipynb #e4c1f2eb
+_ASKS = {'SELECT_NODE', 'SET_OPERATION_NODE', 'RECURSIVE_CTE_NODE', 'CTE_NODE'}
+
+def _asking(con, sql):
+    "The same query, if it is a single one and changes nothing."
+    kinds = [str(s.type).rpartition('.')[2] for s in con.extract_statements(sql)]
+    nodes = re.findall(r'"type":\s*"(\w+_NODE)"', con.execute('SELECT json_serialize_sql(?::VARCHAR)', [sql]).fetchall()[0][0])
+    writes = sorted(set(nodes) - _ASKS)
+    if writes or kinds != ['SELECT']:
+        raise duckdb.PermissionException(f"a corpus answers one SELECT and is not changed by it; found {', '.join([*kinds, *writes]) or 'nothing'}")
+    return sql
+
+# %% ../nbs/02_corpus.ipynb #939ffc1c
 @patch
 def query(self:Corpus,
     sql:str,               # A query over `pairs` and `numbers`
     params:list|dict=None, # Values of its `?` or `$name`
 ) -> pd.DataFrame:         # The answer
     "Ask anything."
-    return _pandas(self.connect().sql(sql, params=params).to_arrow_table())
+    con = self.connect()
+    return _pandas(con.sql(_asking(con, sql), params=params).to_arrow_table())
 
 # %% ../nbs/02_corpus.ipynb #0b8fa76b
 @patch
 def _table_for(self:Corpus, con, tail, params):
     "`numbers` where condition and order can do with it, else `pairs`: DuckDB knows when it binds the names."
-    try: con.execute(f'EXPLAIN SELECT 1 FROM numbers{tail}', params)
+    try: con.execute(f"EXPLAIN {_asking(con, f'SELECT 1 FROM numbers{tail}')}", params)
     except duckdb.BinderException: return 'pairs'
     return 'numbers'
 
@@ -615,6 +628,7 @@ def smallest(
     seed:int=0,                  # Seed
 ) -> np.ndarray:                 # int64[n], fewer only where there are fewer
     "The `n` ids with the smallest shuffled numbers, in the order of these."
+    if n < 0: raise ValueError(f'{n} pairs wanted, expected at least 0')
     kept, limit = np.empty(0, np.int64), np.uint64(2**64 - 1)
     for ids in blocks:
         kept = np.concatenate([kept, ids[shuffled(ids, seed) <= limit]])
@@ -661,7 +675,7 @@ def check(self:Corpus) -> pd.DataFrame: # file, problem; empty when all is well
     self._seen, found = {}, []
     for path in self.shards:
         try: ids = pq.read_table(path)['pair_id'].to_numpy()
-        except (pa.ArrowInvalid, OSError) as e: found.append((path, str(e).splitlines()[0])); continue
+        except (pa.ArrowInvalid, OSError, KeyError) as e: found.append((path, str(e).splitlines()[0])); continue
         if not np.array_equal(ids, np.arange(len(ids)) + _number(path.name) * SHARD): found.append((path, 'ids are not shard * 1,000,000,000 + row'))
         for folder in self.folder.glob('measures/*'):
             try: pq.read_table(self._checked(folder.name, path))
