@@ -69,6 +69,7 @@ def _check(config):
             raise ValueError(f'{field.name} = {value!r}, expected {field.type.__name__}')
         if low_high and not low_high[0] <= value <= low_high[1]:
             raise ValueError(f'{field.name} = {value!r}, expected {low_high[0]} to {low_high[1]}')
+        if field.type is float: object.__setattr__(config, field.name, float(value))
     for name in ('name', 'corpus', 'model'):
         if not getattr(config, name): raise ValueError(f'{name} is empty')
     if config.negatives not in POOLS: raise ValueError(f"negatives = {config.negatives!r}, expected {', '.join(POOLS)}")
@@ -82,9 +83,9 @@ def usable(
     for batch in corpus.batches(['pair_id', 'segment', 'reference', 'translation']):
         lengths = [pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(batch[side])), 0) for side in ('reference', 'translation')]
         keep = np.minimum(*map(np.asarray, lengths)) > 0
-        if ids is not None and len(ids):
+        if ids is not None:
             own = np.asarray(batch['pair_id'])
-            keep &= ids[np.searchsorted(ids, own).clip(max=len(ids) - 1)] == own
+            keep &= ids[np.searchsorted(ids, own).clip(max=len(ids) - 1)] == own if len(ids) else False
         yield batch.filter(pa.array(keep))
 
 # %% ../../nbs/52_training.data.ipynb #605730f5
@@ -122,7 +123,12 @@ class Types(dict):
         self[token] = len(self) + 1
         return self[token]
 
-    def ids(self, tokens): return list(map(self.__getitem__, tokens)) or [0]
+    def ids(
+        self,
+        tokens: list[str], # Tokens of a sentence
+    ) -> list[int]: # Their numbers; 0 alone for a sentence of nothing
+        "Numbers of tokens, new ones for types that are new."
+        return list(map(self.__getitem__, tokens)) or [0]
 
 # %% ../../nbs/52_training.data.ipynb #4368351a
 def _append(path, values, kind):
