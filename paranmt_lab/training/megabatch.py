@@ -63,7 +63,7 @@ def mine_slow(
     "Hardest negatives by comparing every sentence with every other, to compare with."
     unit_kd = torch.nn.functional.normalize(torch.stack([first, second], 1).flatten(0, 1), dim=1)
     sides = {'both': (0, 1), 'same': (0,), 'opposite': (1,)}[pool]
-    def negative(k):
+    def negative(k): # Number of a sentence
         best, at = -np.inf, -1
         for j in range(len(unit_kd)):
             excluded = j // 2 == k // 2 if reference else segments[j // 2] == segments[k // 2]
