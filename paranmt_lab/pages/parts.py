@@ -68,7 +68,7 @@ def picked(
     "Check a choice that came from outside."
     if asked is None or asked in options: return asked
     safe_name(asked, what)
-    raise ValueError(f"there is no {what} {asked!r}; there are: {', '.join(map(str, options)) or 'none'}")
+    raise ValueError(f"there is no {what} {asked!r}; there are: {', '.join(str(o) for o in options if o != '') or 'none'}")
 
 # %% ../../nbs/62_pages.parts.ipynb #878732a0
 def stop_with(
@@ -142,8 +142,8 @@ def encoders(
     s:Settings, # Settings
 ) -> dict[str, Path]: # Name to folder, runs first
     "All encoders at hand."
-    places = {'run': s.runs.glob('*/encoder/encoder.json'), 'model': [*s.shipped.glob('models/*/encoder.json'), *s.models.glob('*/encoder.json')]}
-    return {f'{kind}:{f.parent.parent.name if kind == "run" else f.parent.name}': f.parent for kind, files in places.items() for f in sorted(files)}
+    places = {'run': sorted(s.runs.glob('*/encoder/encoder.json')), 'model': [*sorted(s.shipped.glob('models/*/encoder.json')), *sorted(s.models.glob('*/encoder.json'))]}
+    return {f'{kind}:{f.parent.parent.name if kind == "run" else f.parent.name}': f.parent for kind, files in places.items() for f in files}
 
 # %% ../../nbs/62_pages.parts.ipynb #64bf13c1
 def encoder_stamp(
