@@ -9,6 +9,7 @@ __all__ = ['MEASURES', 'Measure', 'measure_of', 'stored_name', 'score_columns', 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,7 @@ import torch
 
 from .corpus import PAIRS, Corpus
 from .encoders.sentence_encoder import SentenceEncoder
-from .filters.measures import (Similarity, bigram_overlap, paraphrase_score, reference_length, tokens_of,
-                                          translation_length, trigram_overlap, unigram_overlap)
+from .filters.measures import Similarity, ngram_overlap, paraphrase_score, reference_length, tokens_of, translation_length
 from .runs import Progress, provenance, worker_pool
 from .settings import checksum, find_model, safe_name
 
@@ -40,9 +40,9 @@ _count, _share = (0, np.inf), (0., 1.)
 MEASURES = {m.name: m for m in (
     Measure('reference_length', reference_length, _count, 'paranmt section 5.4', 'tokens of the reference'),
     Measure('translation_length', translation_length, _count, 'backtranslation section 5.5', 'tokens of the translation'),
-    Measure('unigram_overlap', unigram_overlap, _share, 'backtranslation section 5.7', 'words in common'),
-    Measure('bigram_overlap', bigram_overlap, _share, 'backtranslation section 5.7', 'word pairs in common'),
-    Measure('trigram_overlap', trigram_overlap, _share, 'paranmt section 5.4, paranmt.3', 'word triples in common'),
+    Measure('unigram_overlap', partial(ngram_overlap, n=1), _share, 'backtranslation section 5.7', 'words in common'),
+    Measure('bigram_overlap', partial(ngram_overlap, n=2), _share, 'backtranslation section 5.7', 'word pairs in common'),
+    Measure('trigram_overlap', partial(ngram_overlap, n=3), _share, 'paranmt section 5.4, paranmt.3', 'word triples in common'),
     Measure('translation_score', None, (-np.inf, 0.), 'paranmt section 5.4', 'log-probability by length, from decoding'),
     Measure('paraphrase_score', paraphrase_score, (-1., 1.), 'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder', needs_encoder=True, tokens=False))}
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Text', 'tokens_of', 'reference_length', 'translation_length', 'overlap_slowly', 'overlap', 'overlap_released',
-           'unigram_overlap', 'bigram_overlap', 'trigram_overlap', 'Similarity', 'paraphrase_score']
+           'ngram_overlap', 'Similarity', 'paraphrase_score']
 
 # %% ../../nbs/30_filters.measures.ipynb #ed757d60
 from collections import Counter
@@ -82,34 +82,15 @@ def overlap_released(
     return sum(map(set(other).__contains__, few)) / len(few) if few else 0.
 
 # %% ../../nbs/30_filters.measures.ipynb #b3b49290
-def _overlaps(references, translations, n, reference):
+def ngram_overlap(
+    references:Sequence[Text],   # What people wrote
+    translations:Sequence[Text], # What the engine wrote
+    n:int=3,                     # Tokens in an n-gram
+    reference:bool=False,        # Count as the program published in 2017
+) -> np.ndarray:                 # float32[rows], from 0 to 1
+    "Share of n-grams in common; of three tokens it is the overlap of `paranmt.3`."
     f = overlap_released if reference else overlap
     return _column(lambda r, t: f(r, t, n), references, translations)
-
-def unigram_overlap(
-    references:Sequence[Text],   # What people wrote
-    translations:Sequence[Text], # What the engine wrote
-    reference:bool=False,        # Count as the program published in 2017
-) -> np.ndarray:                 # float32[n], from 0 to 1
-    "Share of words in common."
-    return _overlaps(references, translations, 1, reference)
-
-# %% ../../nbs/30_filters.measures.ipynb #d7fe5d0e
-def bigram_overlap(
-    references:Sequence[Text],   # What people wrote
-    translations:Sequence[Text], # What the engine wrote
-    reference:bool=False,        # Count as the program published in 2017
-) -> np.ndarray:                 # float32[n], from 0 to 1
-    "Share of word pairs in common."
-    return _overlaps(references, translations, 2, reference)
-
-def trigram_overlap(
-    references:Sequence[Text],   # What people wrote
-    translations:Sequence[Text], # What the engine wrote
-    reference:bool=False,        # Count as the program published in 2017
-) -> np.ndarray:                 # float32[n], from 0 to 1
-    "Share of word triples in common: the overlap of `paranmt.3`."
-    return _overlaps(references, translations, 3, reference)
 
 # %% ../../nbs/30_filters.measures.ipynb #10120f30
 class Similarity(Protocol):
