@@ -236,6 +236,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'paranmt_lab.cli': { 'paranmt_lab.cli._cell': ('cli.html#_cell', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._encoder_folder': ('cli.html#_encoder_folder', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._field': ('cli.html#_field', 'paranmt_lab/cli.py'),
+                                 'paranmt_lab.cli._folds': ('cli.html#_folds', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._parameter': ('cli.html#_parameter', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._range': ('cli.html#_range', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._values': ('cli.html#_values', 'paranmt_lab/cli.py'),

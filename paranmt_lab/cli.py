@@ -51,7 +51,7 @@ def main():
 
 # %% ../nbs/70_cli.ipynb #8d5d8246
 def _cell(x, digits):
-    if x is None or x is pd.NA or (isinstance(x, float) and np.isnan(x)): return 'not available'
+    if x is None or x is pd.NA or (isinstance(x, (float, np.floating)) and np.isnan(x)): return 'not available'
     if isinstance(x, (float, np.floating)): return f'{x:.{digits}f}'
     return f'{x:,}' if isinstance(x, (int, np.integer)) and not isinstance(x, bool) else str(x)
 
@@ -91,7 +91,7 @@ def command(
     but:tuple[str, ...]=(),   # Fields of it that are arguments of the function
 ) -> Callable:                # Decorator
     "Make a command of a function."
-    def register(f):
+    def register(f): # Function whose parameters are described
         help = docments(f, returns=False)
         made = [(p, help.get(p.name) or '') for p in inspect.signature(f).parameters.values() if p.kind is not p.VAR_KEYWORD]
         if config: made += [_field(x, docments(config, returns=False).get(x.name) or '') for x in fields(config) if x.name not in but]
@@ -109,7 +109,7 @@ def _values(pairs, kind, option):
         name, eq, value = text.rpartition('=')
         try: found[name] = kind(value)
         except ValueError: eq = ''
-        if not eq: raise typer.BadParameter(f'{text!r} is not NAME=NUMBER', param_hint=option)
+        if not (eq and name): raise typer.BadParameter(f'{text!r} is not NAME=NUMBER', param_hint=option)
     return found
 
 # %% ../nbs/70_cli.ipynb #b7113b26
@@ -191,7 +191,13 @@ def _range(text):
     finally:
         if not (eq and colon and measure): raise typer.BadParameter(f'{text!r} is not MEASURE=LOW:HIGH', param_hint='--range')
 
-# %% ../nbs/70_cli.ipynb #e32c9216
+# %% ../nbs/70_cli.ipynb #24b74891
+def _folds(text):
+    measure, _, numbers = text.rpartition('=')
+    try: return measure, tuple(int(x) for x in numbers.split(',') if x)
+    except ValueError: raise typer.BadParameter(f'{text!r} is not MEASURE=NUMBER,NUMBER', param_hint='--folds') from None
+
+# %% ../nbs/70_cli.ipynb #57b23379
 @command(app, 'select')
 def select_(
     corpus:str, # Scored corpus
@@ -206,8 +212,7 @@ def select_(
     reason:str='', # Why, for those who read it later
 ):
     "Choose a training set and write down how: the conditions, and the pairs left after each."
-    measure, _, numbers = folds.rpartition('=')
-    choice = Selection(name, measure, tuple(int(x) for x in numbers.split(',') if x), ranges=tuple(map(_range, range)), max_length=max_length,
+    choice = Selection(name, *_folds(folds), ranges=tuple(map(_range, range)), max_length=max_length,
                        exclude_equal=exclude_equal, n=n, seed=seed, reason=reason)
     record = select(Corpus.open(corpus), choice)
     show_table(pd.DataFrame(record['steps'])[['step', 'pairs']], f'Selection {name} of {corpus}')
