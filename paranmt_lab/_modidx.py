@@ -754,6 +754,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                     'paranmt_lab/selection.py'),
                                        'paranmt_lab.selection._range_row': ('selection.html#_range_row', 'paranmt_lab/selection.py'),
                                        'paranmt_lab.selection._record_path': ('selection.html#_record_path', 'paranmt_lab/selection.py'),
+                                       'paranmt_lab.selection._said': ('selection.html#_said', 'paranmt_lab/selection.py'),
                                        'paranmt_lab.selection._tied': ('selection.html#_tied', 'paranmt_lab/selection.py'),
                                        'paranmt_lab.selection.fold_bounds': ('selection.html#fold_bounds', 'paranmt_lab/selection.py'),
                                        'paranmt_lab.selection.fold_condition': ( 'selection.html#fold_condition',

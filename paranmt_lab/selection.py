@@ -148,6 +148,12 @@ def _fold_step(corpus, choice):
     return f"folds {', '.join(map(str, choice.folds))} of {choice.fold_count} by {choice.fold_measure}", ' OR '.join(parts)
 
 # %% ../nbs/33_selection.ipynb #dc3e6e17
+def _said(measure, low, high):
+    "A range for people; one that is open on a side says so."
+    if low is None and high is None: return f'{measure} has a value'
+    return f'{measure} at most {high}' if low is None else f'{measure} above {low}' if high is None else f'{measure} in ({low}, {high}]'
+
+# %% ../nbs/33_selection.ipynb #6bf84a5c
 def steps(
     corpus:Corpus,       # Scored corpus
     choice:Selection,    # What is wanted
@@ -155,7 +161,7 @@ def steps(
     "A selection as SQL conditions that must all hold."
     found = [('both sides are there', 'translation IS NOT NULL')] if _lacks_translations(corpus) else []
     if choice.folds: found.append(_fold_step(corpus, choice))
-    found += [(f'{m} in ({low}, {high}]', between(*corpus.known([m]), low, high)) for m, low, high in choice.ranges]
+    found += [(_said(m, low, high), between(*corpus.known([m]), low, high)) for m, low, high in choice.ranges]
     if choice.max_length: found.append((f'both sides at most {choice.max_length} tokens', _length_condition(corpus, choice.max_length)))
     if choice.exclude_equal: found.append(('sides differ', 'lower(reference) <> lower(translation)'))
     if choice.where: found.append((choice.where, choice.where))

@@ -317,9 +317,10 @@ def train(
 ) -> Run: # The run, finished unless it was stopped
     "Train an encoder, or go on training it."
     s = s or settings()
+    if config.start: find_model(config.start, s) # what is not there is missed before a folder is made
+    corpus = Corpus.open(config.corpus, s)
     run = Run.create(s.runs, config.name, config)
     if run.finished: return run
-    corpus = Corpus.open(config.corpus, s)
     ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed)
     if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
     trainee = Trainee(config, data, s)

@@ -106,7 +106,6 @@ def number_sources(
     "Number the distinct sources of a corpus in order of their first appearance."
     path, files = cache / 'sources.duckdb', [str(p) for p in bitext.shards]
     if path.exists(): return path
-    if not files: raise ValueError(f'corpus {bitext.name!r} is empty; import a bitext into it first')
     with atomic(path) as part, reading(bitext), duckdb.connect(str(part)) as con:
         lacking = con.execute('SELECT count(*) FROM read_parquet($files) WHERE source IS NULL', {'files': files}).fetchone()[0]
         if lacking: raise ValueError(f'{lacking:,} rows of corpus {bitext.name!r} have no source to translate; it holds ready pairs, which need no translation')
@@ -238,6 +237,9 @@ def translate_corpus(
     s = s or settings()
     opened, key = (open_engine(engine, s), engine) if isinstance(engine, str) else (engine, '')
     if not key: s = replace(s, workers=1) # an engine that has no name cannot be opened by other processes
+    if not bitext.shards: raise ValueError(f'corpus {bitext.name!r} is empty; import a bitext into it first')
+    if not 1 <= n_best <= beam_size: raise ValueError(f'n_best = {n_best}, expected 1 to beam_size = {beam_size}')
+    if part_size < 1: raise ValueError(f'part_size = {part_size}, expected at least 1')
     job = Job(opened.identity, bitext.name, bitext.checksums, beam_size, n_best, part_size)
     target = Corpus.create(name, s)
     cache = target.folder / 'cache' / 'translate'
