@@ -318,6 +318,17 @@ def test_a_query_sees_nothing_but_the_corpus(corpora, tmp_path_factory, sql):
     assert sorted(p.name for p in out.iterdir()) == ['secret.csv']
 
 
+@pytest.mark.parametrize('sql', ["COPY (SELECT 1) TO '{shard}'", "WITH x AS (COPY (SELECT 1) TO '{shard}') FROM x", "SELECT 1; COPY (SELECT 1) TO '{shard}'", 'DROP VIEW pairs',
+                                 "CREATE TABLE t AS SELECT 1", "UPDATE numbers SET one = 0"])
+def test_a_query_changes_nothing(corpora, sql):
+    """The corpus's own folder is within the connection's reach, so the query itself must be one that only asks."""
+    corpus = filled(corpora(), [[1, 2]])
+    before, sql = corpus.checksums, sql.format(shard=corpus.shards[0])
+    with pytest.raises(duckdb.Error): corpus.query(sql)
+    with pytest.raises(duckdb.Error): corpus.count(where=f'true; {sql}')
+    assert corpus.checksums == before and corpus.check().empty and len(corpus.query('FROM pairs')) == 2
+
+
 @pytest.mark.parametrize('folder', ["it's [odd]*", 'a "quoted" one', 'naïve ☃', 'semi;colon {brace}'])
 def test_odd_folders(tmp_path, folder):
     lab = replace(settings(), workspace=tmp_path / folder)
