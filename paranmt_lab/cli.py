@@ -228,7 +228,7 @@ def train_(
     run = train(TrainConfig(name, corpus, **options), settings())
     if not run.finished: raise typer.Exit(130)
     metrics = run.metrics()
-    show_table(metrics[[c for c in ('epoch', 'step', 'loss', 'active', 'positive', 'negative', 'development') if c in metrics]].tail(5), f'Run {name}', digits=3)
+    show_table(metrics[[c for c in ('epoch', 'step', 'loss', 'active', 'cosine_pairs', 'cosine_negatives', 'development') if c in metrics]].tail(5), f'Run {name}', digits=3)
 
 # %% ../nbs/70_cli.ipynb #162ddd6b
 def evaluate(
