@@ -239,6 +239,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'paranmt_lab.cli._folds': ('cli.html#_folds', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._parameter': ('cli.html#_parameter', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._range': ('cli.html#_range', 'paranmt_lab/cli.py'),
+                                 'paranmt_lab.cli._typed': ('cli.html#_typed', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli._values': ('cli.html#_values', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli.app_': ('cli.html#app_', 'paranmt_lab/cli.py'),
                                  'paranmt_lab.cli.command': ('cli.html#command', 'paranmt_lab/cli.py'),

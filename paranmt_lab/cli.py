@@ -142,8 +142,12 @@ def translate_train(
     run = train_nmt(NmtConfig(name, bitext, **options), Corpus.open(bitext, s).frame(['source', 'reference', 'corpus']).astype({'corpus': str}), s)
     if int(os.environ.get('RANK', 0)): return # of several processes under torchrun the first one reports
     if not run.finished: raise typer.Exit(130)
-    command = 'paranmt translate train ' + shlex.join(sys.argv[3:]) if sys.argv[1:3] == ['translate', 'train'] else f'paranmt translate train {bitext} {name}'
-    show_table(ship(run, s.models / name, command), f'BLEU of {name} on held-out pairs, beam 12')
+    show_table(ship(run, s.models / name, _typed(sys.argv[1:], bitext, name)), f'BLEU of {name} on held-out pairs, beam 12')
+
+def _typed(words, bitext, name):
+    "The training's command as it was typed, torchrun and all."
+    several = f"OMP_NUM_THREADS=1 torchrun --nproc-per-node {n} $(which paranmt)" if (n := int(os.environ.get('WORLD_SIZE', 1))) > 1 else 'paranmt'
+    return f"{several} {shlex.join(words if words[:2] == ['translate', 'train'] else ['translate', 'train', bitext, name])}"
 
 # %% ../nbs/70_cli.ipynb #38a1ddfb
 @command(translate_app, 'run')

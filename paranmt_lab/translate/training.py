@@ -535,7 +535,7 @@ example paraphrases of ParaNMT Lab; for a corpus that matters, take a larger mod
     {command}
 
 - **Data**: {train:,} of {pairs:,} sentence pairs; {held_out:,} pairs are held out and {near:,} more are left out because they repeat one of those.
-- **Work**: {steps:,} steps, {epochs} whole epochs, {processes} process(es), {hours:.2f} hours of the last start on {device}; commit {commit}, {date}.
+- **Work**: {steps:,} steps, {epochs} whole epochs, {processes} process(es), {hours:.2f} hours on {device}; commit {commit}, {date}.
 - **Check**: Transformers and CTranslate2, both in float32, give the same translation of {same:.1%} of a sample of held-out sentences.
 - **Licence**: the weights were trained on data of which a part is for research use only, and are meant for research.
 
