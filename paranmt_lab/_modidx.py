@@ -615,6 +615,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'paranmt_lab.pages.parts.legible': ('pages.parts.html#legible', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.load_encoder': ( 'pages.parts.html#load_encoder',
                                                                                    'paranmt_lab/pages/parts.py'),
+                                         'paranmt_lab.pages.parts.measured_first': ( 'pages.parts.html#measured_first',
+                                                                                     'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.nothing_yet': ( 'pages.parts.html#nothing_yet',
                                                                                   'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.open_corpus': ( 'pages.parts.html#open_corpus',

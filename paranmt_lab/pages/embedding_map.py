@@ -10,8 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from ..charts import embedding_map
-from ..corpus import Corpus, list_corpora
-from .parts import choose, corpus_state, draw, encoder_stamp, encoders, escaped, legible, load_encoder, nothing_yet, open_corpus, pair_table, source_line
+from ..corpus import Corpus
+from .parts import choose, corpus_state, draw, encoder_stamp, encoders, escaped, legible, load_encoder, measured_first, nothing_yet, open_corpus, pair_table, source_line
 from ..projection import SIDES, has_map, map_corpus
 from ..settings import settings
 
@@ -96,7 +96,7 @@ def page():
     "The page of the embedding map."
     s = settings()
     st.title('Embedding map')
-    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my-corpus my.tsv')))
+    corpus = open_corpus(str(s.corpora / choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')))
     at_hand = encoders(s)
     if not at_hand: nothing_yet('There is no encoder in this workspace to look through.', 'paranmt train --help')
     encoder, colour, sides, n, seed = _choices(corpus, at_hand)

@@ -117,7 +117,7 @@ def _run_status(run, reported):
 def _run_row(run, reported):
     facts, metrics = run.finished or {}, run.metrics()
     last = {k: metrics[k].dropna().iloc[-1] for k in metrics if metrics[k].notna().any()}
-    return dict(run=run.name, status=_run_status(run, reported), **{k: run.config.get(k) for k in FIELDS}, steps=last.get('step'), loss=last.get('loss'),
+    return dict(run=run.name, status=_run_status(run, reported), **{k: facts.get(k, run.config.get(k)) for k in FIELDS}, steps=last.get('step'), loss=last.get('loss'),
                 development=last.get('development'), date=facts.get('date'), commit=facts.get('commit'))
 
 # %% ../../nbs/62_pages.overview.ipynb #954a6a92

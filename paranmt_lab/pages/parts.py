@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'ESCAPES', 'TURNS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'stop_with', 'nothing_yet',
-           'choose', 'corpus_state', 'source_line', 'open_corpus', 'encoders', 'encoder_stamp', 'load_encoder', 'draw',
-           'columns_of', 'pair_table']
+           'choose', 'measured_first', 'corpus_state', 'source_line', 'open_corpus', 'encoders', 'encoder_stamp',
+           'load_encoder', 'draw', 'columns_of', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re, unicodedata
@@ -16,7 +16,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from ..corpus import Corpus
+from ..corpus import Corpus, list_corpora
 from ..encoders.sentence_encoder import SentenceEncoder
 from ..registry import MEASURES
 from ..runs import Run, commit, fingerprint
@@ -105,6 +105,13 @@ def choose(
     except ValueError as e: stop_with(str(e))
     if st.session_state.get(key) not in options: st.session_state.pop(key, None)
     return st.sidebar.selectbox(label, options, key=key, bind='query-params', **widget)
+
+# %% ../../nbs/62_pages.parts.ipynb #eb63ed25
+def measured_first(
+    s:Settings,  # Settings
+) -> list[str]:  # Names of corpora
+    "Corpora of the workspace, those with measures before those without."
+    return sorted(list_corpora(s), key=lambda name: not any(s.corpora.joinpath(name, 'measures').glob('*/part-*.parquet')))
 
 # %% ../../nbs/62_pages.parts.ipynb #72f4a0b3
 def corpus_state(

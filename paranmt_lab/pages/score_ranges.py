@@ -10,8 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from ..charts import histogram, overlap_by_range, range_bars
-from ..corpus import Corpus, between, list_corpora
-from .parts import choose, corpus_state, draw, escaped, legible, nothing_yet, open_corpus, pair_table, picked, source_line, stop_with
+from ..corpus import Corpus, between
+from .parts import choose, corpus_state, draw, escaped, legible, measured_first, nothing_yet, open_corpus, pair_table, picked, source_line, stop_with
 from ..registry import MEASURES, measure_of, score_columns
 from ..selection import PAPER_3, PAPER_RANGES, range_table
 from ..settings import settings
@@ -169,7 +169,7 @@ def page():
     "The page of score ranges."
     s = settings()
     st.title('Score ranges')
-    corpus = open_corpus(str(s.corpora / choose('Corpus', list_corpora(s), 'corpus', command='paranmt import my-corpus my.tsv')))
+    corpus = open_corpus(str(s.corpora / choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')))
     state, measures = corpus_state(corpus), sorted(score_columns(corpus), key=lambda m: not m.startswith('paraphrase_score'))
     st.caption(source_line(corpus))
     if not measures: nothing_yet(f'**{escaped(corpus.name)}** has no measures yet.', f'paranmt score {corpus.name}')

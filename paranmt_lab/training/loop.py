@@ -366,4 +366,4 @@ def _finish(run, trainee, s):
     "The last encoder, its results, and the mark that the run is done."
     trainee.encoder.save(run.folder / 'encoder')
     evaluate_run(run, s)
-    run.finish(steps=trainee.step, epochs=trainee.epoch, pairs=len(trainee.data), types={f: len(v) for f, v in trainee.data.vocabularies.items()})
+    run.finish(steps=trainee.step, epochs=trainee.epoch, dim=trainee.encoder.dim, pairs=len(trainee.data), types={f: len(v) for f, v in trainee.data.vocabularies.items()})
