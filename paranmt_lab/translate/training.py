@@ -129,9 +129,11 @@ def epoch_batches(
     share:float=1.,       # Share of the pairs to take, the shortest ones
 ) -> list[np.ndarray]:    # Row numbers of each batch
     "Cut one epoch into batches of about equal cost."
+    if not weights.any(): raise ValueError('every weight is 0: no pair would ever be seen')
     rng, total = np.random.default_rng(seed), lengths.sum(1)
     times = np.floor(weights).astype(int) + (rng.random(len(weights)) < weights % 1)
     rows = np.repeat(np.arange(len(weights)), times)
+    if not len(rows): return []
     rows = rows[total[rows] <= np.quantile(total[rows], share)]
     rows = rows[np.argsort(total[rows] + rng.random(len(rows)) * 4, kind='stable')]
     batches, start, widest = [], 0, np.zeros(2, int)
@@ -141,7 +143,7 @@ def epoch_batches(
             batches.append(rows[start:end])
             start, wider = end, lengths[row]
         widest = wider
-    if len(rows): batches.append(rows[start:])
+    batches.append(rows[start:])
     return [batches[i] for i in rng.permutation(len(batches))]
 
 # %% ../../nbs/21_translate.training.ipynb #3ceae2ee
