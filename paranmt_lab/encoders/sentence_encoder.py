@@ -82,17 +82,22 @@ def encode(self:SentenceEncoder,
     sentences:Sequence[str],  # n sentences, any text
     batch_size:int=4096,      # Most sentences in a batch
     progress:bool=False,      # Show a bar on the terminal
-) -> np.ndarray:              # float32 [n, dim], in the order of the sentences
+    dtype:str='float32',      # Kind of the numbers: `float32` or `float16`
+    out:Path|None=None,       # File (`.npy`) to write the vectors into, where memory would not hold them
+) -> np.ndarray:              # dtype [n, dim], in the order of the sentences; mapped into memory from `out`
     "Encode sentences as vectors."
     if isinstance(sentences, str): raise TypeError('expected a list of sentences, found one string; put it in a list')
-    vectors_nd, done = np.empty((len(sentences), self.dim), np.float32), 0
-    with torch.inference_mode(), Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
+    if dtype not in ('float32', 'float16'): raise ValueError(f'dtype = {dtype!r}, expected float32 or float16')
+    shape, done = (len(sentences), self.dim), 0
+    with atomic(out) if out else nullcontext() as part, torch.inference_mode(), Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
+        vectors_nd = np.lib.format.open_memmap(part, 'w+', dtype, shape) if out else np.empty(shape, dtype)
         for batch in _batches(sentences, batch_size):
             vectors_nd[done:done + len(batch)] = self.layer(tensors(self.features(batch), self.device)).cpu().numpy()
             done += len(batch)
             if bar: bar.advance(len(batch))
             if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
-    return vectors_nd
+        if out: vectors_nd.flush()
+    return np.load(out, mmap_mode='r') if out else vectors_nd
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #5eddf626
 def cosines(
