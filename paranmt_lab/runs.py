@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import safetensors
 import torch
 from fastcore.basics import patch, store_attr
 from rich.console import Console
 from rich.progress import (BarColumn, MofNCompleteColumn, Progress as Bar, SpinnerColumn, TextColumn,
                            TimeElapsedColumn, TimeRemainingColumn)
-from safetensors.torch import save_file
+from safetensors.torch import load, save_file
 
 from .settings import atomic, inside, read_json, safe_name, write_json
 
@@ -273,11 +272,11 @@ def save_checkpoint(self:Run,
 # %% ../nbs/03_runs.ipynb #36f62476
 @patch
 def checkpoint(self:Run) -> tuple[dict[str, torch.Tensor], dict]|None: # Tensors and state, or None where there is none
-    "Read the last checkpoint."
-    path = self.folder / 'checkpoint' / 'checkpoint.safetensors'
-    if not path.exists(): return None
-    with safetensors.safe_open(path, 'pt') as f:
-        return {k: f.get_tensor(k) for k in f.keys()}, json.loads(f.metadata()['state'])
+    "Read the last checkpoint, also while a run at work puts a newer one in its place."
+    try: data = (self.folder / 'checkpoint' / 'checkpoint.safetensors').read_bytes()
+    except FileNotFoundError: return None
+    header = json.loads(data[8:8 + int.from_bytes(data[:8], 'little')])
+    return load(data), json.loads(header['__metadata__']['state'])
 
 # %% ../nbs/03_runs.ipynb #d2ea9e24
 @patch
