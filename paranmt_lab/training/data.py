@@ -23,7 +23,8 @@ from ..encoders.layers import layer_of, tensors
 from ..encoders.sentence_encoder import SentenceEncoder
 from ..runs import Progress, fingerprint
 from ..settings import Settings, checksum, find_model, inside, write_json
-from ..text import FEATURES, Packed, Vocabulary, gather, pack, read_vectors
+from ..encoders.kernels import take_sentences
+from ..text import FEATURES, Packed, Vocabulary, pack, read_vectors
 from .megabatch import POOLS, scramble
 
 # %% ../../nbs/52_training.data.ipynb #e6bcc502
@@ -45,12 +46,17 @@ class TrainConfig:
     margin: float = 0.4          # Margin of the loss
     learning_rate: float = 1e-3  # Adam's
     epochs: int = 5              # Passes over the pairs
+    warmup: int = 0              # Steps over which the learning rate rises
+    cooldown: float = 0.0        # Share of all steps, the last ones, over which it falls to zero
+    decay: float = 0.0           # L2 of all parameters but embeddings (the papers' lambda for the composition)
+    pull: float = 0.0            # Pull of embeddings towards their start (the papers' lambda for the words)
+    clip: float = 0.0            # Most norm of the gradient; 0 takes it as it is
     scramble: float = 0.0        # Chance that the words of a pair are shuffled
     negatives: str = 'both'      # Pool of negatives: both, same, opposite
     reference: bool = False      # Exclusion, Adam's epsilon and concatenation as in the published programs
     seed: int = 0                # Of everything random
     evaluate_every: int = 0      # Mega-batches between development scores; 0: at the end of each epoch only
-    checkpoint_every: int = 50   # Mega-batches between checkpoints; there is always one at the end of an epoch
+    checkpoint_every: float = 60.0 # Seconds between checkpoints, made after a mega-batch; there is always one at the end of an epoch
     probes: int = 24             # Pairs whose negatives are recorded
 
     def __post_init__(self): _check(self)
@@ -58,7 +64,7 @@ class TrainConfig:
 # %% ../../nbs/52_training.data.ipynb #7a0b826d
 _RANGES = dict(dim=(1, 100_000), vocabulary=(1, 2**31 - 2), min_count=(1, 10**9), batch_size=(1, 10**6), megabatch=(1, 10**5), margin=(0, 2),
                learning_rate=(1e-9, 10), epochs=(1, 10**5), scramble=(0, 1), limit=(0, 10**12), seed=(0, 2**63), evaluate_every=(0, 10**9),
-               checkpoint_every=(1, 10**9), probes=(0, 10**4))
+               checkpoint_every=(0, 10**9), warmup=(0, 10**9), cooldown=(0, 1), decay=(0, 10), pull=(0, 10), clip=(0, 10**6), probes=(0, 10**4))
 
 def _check(config):
     "Refuse a value of the wrong kind or out of its range."
@@ -269,7 +275,7 @@ class MegaBatch:
     ):
         sentences = (2 * rows[:, None] + [0, 1]).ravel()
         self.rows, self.segments = rows, torch.from_numpy(data.segment[rows])
-        self.packs = {f: gather(p, sentences) for f, p in data.packs.items()}
+        self.packs = {f: take_sentences(p, sentences) for f, p in data.packs.items()}
         if scrambled and (word := self.packs.get('word')):
             self.packs['word'] = Packed(scramble(word.ids, word.offsets, scrambled, rng), word.offsets)
 
@@ -281,4 +287,4 @@ class MegaBatch:
         device: str = 'cpu', # Where the encoder is
     ) -> dict[str, Packed]: # By feature, as tensors
         "Some sentences, as an encoder's layers read them."
-        return tensors({f: gather(p, np.asarray(k)) for f, p in self.packs.items()}, device)
+        return tensors({f: take_sentences(p, np.asarray(k)) for f, p in self.packs.items()}, device)

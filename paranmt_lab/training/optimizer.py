@@ -33,12 +33,12 @@ def adam_slow(
 class Optimizer(Protocol):
     "What the training loop asks of an optimizer."
     def step(self): "Use and clear the gradients."
-    def settle(self): "Bring every row up to date."
+    def settled(self) -> dict[str, Tensor]: "All parameters by name, every row up to date; the training goes on as if nobody had asked."
     def state(self) -> dict[str, Tensor]: "What a checkpoint has to hold, beside the parameters."
 
     def read(
         self,
-        rows: dict[str, Tensor], # Rows of each parameter, by its name
+        rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
     ): "These rows are about to be read."
 
     def load(
@@ -51,28 +51,41 @@ class DenseAdam:
     "Adam over whole matrices; rows without a gradient keep moving by momentum."
     def __init__(
         self,
-        parameters: dict[str, Parameter], # What to optimize, by name
-        learning_rate: float = 1e-3, # Step size
+        parameters: dict[str, Parameter], # What to optimize, by name; names of embedding matrices end in `_rd`
+        learning_rate: float | np.ndarray = 1e-3, # Step size, or that of each step (the last one holds from there on)
         reference: bool = False, # Epsilon as in Lasagne (the 2018 program)
+        decay: float = 0.0, # L2 of everything but embeddings: adds `decay` times the parameter to its gradient
+        pull: float = 0.0, # Pull of embeddings towards where they started: adds `pull` times the distance
+        clip: float = 0.0, # Most norm of all gradients together; 0: as they are
     ):
-        self.parameters, self.reference, self.steps = parameters, reference, 0
-        self.adam = torch.optim.Adam(parameters.values(), lr=learning_rate, fused=True)
+        self.parameters, self.reference, self.pull, self.clip, self.steps = parameters, reference, pull, clip, 0
+        self.rates = np.atleast_1d(np.asarray(learning_rate, np.float64))
+        self.start = {name: p.detach().clone() for name, p in parameters.items() if pull and name.endswith('_rd')}
+        groups = [dict(params=[p for name, p in parameters.items() if name.endswith('_rd') == table], weight_decay=0. if table else decay) for table in (True, False)]
+        self.adam = torch.optim.Adam(groups, lr=self.rates[0], fused=True) if parameters else None
 
     def read(
         self,
-        rows: dict[str, Tensor], # Rows of each parameter, by its name
+        rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
     ): "Nothing: every row is up to date."
 
-    def settle(self): "Nothing: every row is up to date."
+    def settled(self) -> dict[str, Tensor]: "The parameters themselves."; return {name: p.detach() for name, p in self.parameters.items()}
 
 # %% ../../nbs/51_training.optimizer.ipynb #d3d03b32
 @patch
 def step(self: DenseAdam):
     "Use and clear the gradients."
     self.steps += 1
-    if self.reference: self.adam.param_groups[0]['eps'] = 1e-8 / np.sqrt(1 - 0.999**self.steps)
+    if not self.adam: return
+    for name, p in self.parameters.items():
+        if p.grad is not None and p.grad.is_sparse: p.grad = p.grad.to_dense()
+        if name in self.start: p.grad = (0 if p.grad is None else p.grad) + self.pull * (p.detach() - self.start[name])
+    if self.clip: torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
+    for group in self.adam.param_groups:
+        group['lr'] = self.rates[min(self.steps, len(self.rates)) - 1]
+        if self.reference: group['eps'] = 1e-8 / np.sqrt(1 - 0.999**self.steps)
     self.adam.step()
-    self.adam.zero_grad(set_to_none=False)
+    self.adam.zero_grad()
 
 # %% ../../nbs/51_training.optimizer.ipynb #87596ecc
 @patch
