@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings as hypothesis_settings, strategies as st
 
+from paranmt_lab.lookup import TypeTable, cut, rows_of, table_of
+from paranmt_lab.settings import settings
 from paranmt_lab.text import (FEATURES, POLICIES, TOKEN, Packed, VectorFileError, Vocabulary, VocabularyError, char_ngrams,
-                              gather, join, ngrams, pack, read_vectors, rows_of, tokenize, tokenize_slowly)
+                              gather, join, ngrams, pack, read_vectors, tokenize, tokenize_slowly)
 
 # Text dense in what the tokeniser decides on: n't, apostrophes, marks, digits, odd spaces, emoji, lone surrogates.
-TRICKY = st.text(st.sampled_from("nNt'’sdmlrevx_09.-  \t\n\u00a0\u0301\u0345\u200b\ufe0fßİǅ½日👍\0\x1c\ud800"), max_size=40)
+TRICKY = st.text(st.sampled_from("nNt'’sdmlrevx_09.-  \t\n\u00a0\u0301\u0345\u200b\ufe0fßİΣΑǅ½日👍\0\x1c\ud800"), max_size=40)
 
 
 @hypothesis_settings(max_examples=500, deadline=None)
@@ -59,23 +61,79 @@ def test_every_sentence_has_rows_of_the_matrix(sentences, policy, feature, new):
     assert ids and all(0 <= i < len(vocabulary) for i in ids)
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
-@given(st.lists(TRICKY, max_size=6), st.lists(st.one_of(TRICKY, st.text(max_size=30)), max_size=8), st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
-def test_rows_of_a_batch_are_those_of_its_sentences(known, sentences, policy, feature):
+def plainly(feature, sentences, vocabulary): return pack(vocabulary.ids(FEATURES[feature](s)) for s in sentences)
+
+
+def same(a, b): return (a.ids.dtype, a.offsets.dtype) == (np.int32, np.int64) and np.array_equal(a.ids, b.ids) and np.array_equal(a.offsets, b.offsets)
+
+
+SENTENCES = st.lists(st.one_of(TRICKY, st.text(max_size=30)), max_size=8)
+
+
+@hypothesis_settings(max_examples=500, deadline=None)
+@given(st.lists(TRICKY, max_size=6), SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
+@example(['ΑΣ'], ['ΑΣ ΑΣΑ\ud800', 'İ', "n't"], 'reference', 'word')
+def test_compiled_rows_are_the_plain_ones(known, sentences, policy, feature):
     vocabulary = Vocabulary.build(map(FEATURES[feature], known), policy=policy)
-    packed, plain = rows_of(feature, sentences, vocabulary), [vocabulary.ids(FEATURES[feature](s)) for s in sentences]
-    assert [packed[i].tolist() for i in range(len(packed))] == plain
-    assert (packed.ids.dtype, packed.offsets.dtype) == (np.int32, np.int64)
-    halves = join([rows_of(feature, part, vocabulary) for part in (sentences[:3], sentences[3:])])
-    assert (halves.ids == packed.ids).all() and (halves.offsets == packed.offsets).all()
+    plain = plainly(feature, sentences, vocabulary)
+    assert all(same(rows_of(feature, sentences, vocabulary, threads), plain) for threads in (1, 2))
+    assert same(join([rows_of(feature, part, vocabulary) for part in (sentences[:3], sentences[3:])]), plain)
 
 
-def test_a_vocabulary_of_many_characters_is_looked_up_token_by_token():
-    "Tables for 18,000 characters would have 340 million entries."
-    chars = [chr(c) for c in range(0x4E00, 0x4E00 + 18_000)]
-    vocabulary = Vocabulary([''.join(chars[i:i + 3]) for i in range(0, 18_000, 3)])
-    assert rows_of('trigram', [''.join(chars[3:6]), ''], vocabulary)[0].tolist() == [6000, 1, 6000]
-    assert vocabulary._table is False
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(TRICKY, st.text(max_size=4)), unique=True, max_size=9), SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
+def test_a_vocabulary_of_any_strings_finds_what_the_dictionary_finds(tokens, sentences, policy, feature):
+    vocabulary = Vocabulary(tokens, policy=policy)
+    assert same(rows_of(feature, sentences, vocabulary), plainly(feature, sentences, vocabulary))
+    assert table_of(vocabulary).tokens == tokens
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(st.lists(SENTENCES, max_size=5), st.sampled_from(sorted(FEATURES)))
+def test_types_are_numbered_as_a_dictionary_would(batches, feature):
+    types, numbers = TypeTable(feature), {}
+    for batch in batches:
+        assert same(types.number(batch), pack([numbers.setdefault(t, len(numbers) + 1) for t in FEATURES[feature](s)] or [0] for s in batch))
+    assert (types.tokens, len(types)) == (list(numbers), len(numbers))
+
+
+def test_every_character_is_folded_and_cut_as_python_does():
+    "Each code point of Unicode, between letters and at the end: a million sentences."
+    sentences = [f'a{chr(point)}n{chr(point)}' for point in range(sys.maxunicode + 1)]
+    for feature in ('word', 'trigram'):
+        tokens = cut(feature, sentences)
+        text = tokens.points.tobytes().decode('utf-32-le', 'surrogatepass')
+        found = [text[i:j] for i, j in zip(tokens.begins.tolist(), tokens.ends.tolist())]
+        assert found == [t for s in sentences for t in FEATURES[feature](s)]
+
+
+def test_long_texts_threads_and_arrow_columns():
+    sentences = ['late ' * 250_000, '', 'n' * 1_000_000, "n't" * 100_000, 'Σ' * 50_000, *['It is late.'] * 10_000, '\ud800', *['👍’s'] * 10_000]
+    for feature, policy in zip(sorted(FEATURES), (*POLICIES, 'drop')):
+        vocabulary = Vocabulary.build(map(FEATURES[feature], sentences[:3] + sentences[-2:]), policy=policy)
+        plain = plainly(feature, sentences, vocabulary)
+        assert same(rows_of(feature, sentences, vocabulary), plain) and same(rows_of(feature, tuple(sentences), vocabulary, 3), plain)
+        whole = [s for s in sentences if '\ud800' not in s]
+        plain = plainly(feature, whole, vocabulary)
+        for kind in (pa.string(), pa.large_string()):
+            column = pa.array(['x', *whole, 'y'], kind)[1:-1]
+            assert same(rows_of(feature, column, vocabulary), plain)
+            assert same(rows_of(feature, pa.chunked_array([column[:7], column[7:]]), vocabulary, 2), plain)
+
+
+@pytest.mark.parametrize('feature', FEATURES)
+def test_compiled_rows_over_the_resources(feature):
+    "Every text column of the bitexts, paraphrases and evaluation sets: the first sentences of each, all languages."
+    compared, most = 0, 20_000 if feature == 'word' else 4000
+    for path in sorted((settings().resources / 'train' / 'bitext').glob('*.parquet')) + sorted((settings().resources / 'eval').rglob('*.*sv')):
+        if path.suffix == '.parquet': columns = [pq.read_table(path, columns=[c])[c].slice(0, most).drop_null().to_pylist() for c in ('source', 'reference')]
+        else: columns = [path.read_text(encoding='utf-8', errors='surrogateescape').split('\n')[:most]]
+        for sentences in columns:
+            vocabulary = Vocabulary.build(map(FEATURES[feature], sentences), min_count=2, max_size=50_000, policy=POLICIES[compared % 3])
+            assert same(rows_of(feature, sentences, vocabulary, 2), plainly(feature, sentences, vocabulary)), path.name
+            compared += len(sentences)
+    if not compared: pytest.skip('no resources here')
+    assert compared > 15 * most, f'{compared:,} sentences compared'
 
 
 def test_build_does_not_depend_on_the_order_of_sentences():

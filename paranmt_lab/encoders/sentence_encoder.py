@@ -8,19 +8,21 @@ __all__ = ['MAX_CHARACTERS', 'DTYPES', 'FORMAT', 'VERSION', 'EncoderError', 'Sen
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c1ccd741
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from .layers import Average, Layer, layer_of, make_layer, model_name, tensors
+from ..lookup import Text, bounded, in_threads, rows_of, texts, utf8
 from ..runs import Progress
 from ..settings import atomic, checksum, inside, read_json, write_json
-from ..text import FEATURES, Packed, Vocabulary, join, rows_of
+from ..text import FEATURES, Packed, Vocabulary
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #19377bb6
 class EncoderError(ValueError):
@@ -58,46 +60,51 @@ class SentenceEncoder:
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #9c0e39b0
 MAX_CHARACTERS = 1 << 22  # most characters in a batch of more than one sentence
 
-def _batches(sentences, size) -> Iterator[list[str]]:
-    "Cut sentences into batches that are bounded in number and in characters."
-    batch, characters = [], 0
-    for i, s in enumerate(sentences):
-        if not isinstance(s, str): raise TypeError(f'sentence {i} is a {type(s).__name__}, expected text')
-        if len(batch) == size or batch and characters + len(s) > MAX_CHARACTERS: yield batch; batch, characters = [], 0
-        batch.append(s)
-        characters += len(s)
-    if batch: yield batch
+def _batches(sentences, size) -> Iterator[slice]:
+    "Slices of sentences that are bounded in number and in characters."
+    for a in range(0, len(sentences), size):
+        block = sentences[a:a + size]
+        lengths = np.diff(utf8(block)[1]) if isinstance(block, pa.Array) else np.fromiter(map(len, block), np.int64, len(block))
+        yield from (slice(a + s.start, a + s.stop) for s in bounded(np.cumsum(lengths), MAX_CHARACTERS))
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #1f8a2f22
 @patch
 def features(self:SentenceEncoder,
-    sentences:Sequence[str],  # Any text
-) -> dict[str, Packed]:       # Feature to packed rows, at least one row a sentence
+    sentences:Text,      # Any text: a sequence of strings, or an Arrow column of them
+) -> dict[str, Packed]:  # Feature to packed rows, at least one row a sentence
     "Turn sentences into the rows that the layer reads."
-    return {f: join(rows_of(f, batch, v) for batch in _batches(sentences, 4096)) for f, v in self.vocabularies.items()}
+    return {f: rows_of(f, sentences, v) for f, v in self.vocabularies.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #a8745d9e
 @patch
 def encode(self:SentenceEncoder,
-    sentences:Sequence[str],  # n sentences, any text
-    batch_size:int=4096,      # Most sentences in a batch
-    progress:bool=False,      # Show a bar on the terminal
-    dtype:str='float32',      # Kind of the numbers: `float32` or `float16`
-    out:Path|None=None,       # File (`.npy`) to write the vectors into, where memory would not hold them
-) -> np.ndarray:              # dtype [n, dim], in the order of the sentences; mapped into memory from `out`
+    sentences:Text,       # n sentences, any text: a sequence of strings, or an Arrow column of them
+    batch_size:int=4096,  # Most sentences in a batch
+    progress:bool=False,  # Show a bar on the terminal
+    dtype:str='float32',  # Kind of the numbers: `float32` or `float16`
+    out:Path|None=None,   # File (`.npy`) to write the vectors into, where memory would not hold them
+    threads:int=1,        # Batches to work on at a time; the result does not depend on it
+) -> np.ndarray:          # dtype [n, dim], in the order of the sentences; mapped into memory from `out`
     "Encode sentences as vectors."
-    if isinstance(sentences, str): raise TypeError('expected a list of sentences, found one string; put it in a list')
     if dtype not in ('float32', 'float16'): raise ValueError(f'dtype = {dtype!r}, expected float32 or float16')
-    shape, done = (len(sentences), self.dim), 0
-    with atomic(out) if out else nullcontext() as part, torch.inference_mode(), Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
+    sentences, done = texts(sentences), 0
+    shape = len(sentences), self.dim
+    with atomic(out) if out else nullcontext() as part, Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
         vectors_nd = np.lib.format.open_memmap(part, 'w+', dtype, shape) if out else np.empty(shape, dtype)
-        for batch in _batches(sentences, batch_size):
-            vectors_nd[done:done + len(batch)] = self.layer(tensors(self.features(batch), self.device)).cpu().numpy()
-            done += len(batch)
-            if bar: bar.advance(len(batch))
-            if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
+        with closing(in_threads(lambda batch: self._encode(sentences, batch, vectors_nd), _batches(sentences, batch_size), threads)) as counts:
+            for n in counts:
+                done += n
+                if bar: bar.advance(n)
+                if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
         if out: vectors_nd.flush()
     return np.load(out, mmap_mode='r') if out else vectors_nd
+
+@patch
+@torch.inference_mode()
+def _encode(self:SentenceEncoder, sentences, batch, vectors_nd):
+    "Put the vectors of a batch in their places; how many there are."
+    vectors_nd[batch] = self.layer(tensors(self.features(sentences[batch]), self.device)).cpu().numpy()
+    return batch.stop - batch.start
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #5eddf626
 def cosines(
