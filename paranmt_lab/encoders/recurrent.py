@@ -71,19 +71,21 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x_md, weight_gd, bias_g):
         ctx.save_for_backward(x_md, weight_gd)
-        return times_transposed(x_md, weight_gd).add_(bias_g)
+        ctx.biased = bias_g is not None
+        product_mg = times_transposed(x_md, weight_gd)
+        return product_mg.add_(bias_g) if ctx.biased else product_mg
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_mg):
         x_md, weight_gd = ctx.saved_tensors
-        return times_transposed(d_mg, weight_gd.T), times_transposed(x_md.T, d_mg.T).T, d_mg.sum(0)
+        return times_transposed(d_mg, weight_gd.T), times_transposed(x_md.T, d_mg.T).T, d_mg.sum(0) if ctx.biased else None
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #703daa22
 def linear(
     x_md:Tensor,       # Inputs
     weight_gd:Tensor,  # Weights
-    bias_g:Tensor,     # Biases
+    bias_g:Tensor|None, # Biases
 ) -> Tensor:           # [m, g] x W^T + b, differentiable
     "A linear layer over the fast product."
     if x_md.device.type != 'cpu': return F.linear(x_md, weight_gd, bias_g)
@@ -440,7 +442,7 @@ def max_states(
     offsets:Tensor,  # [n + 1] where each sentence begins, and T
 ) -> Tensor:         # [n, h] zeros for a sentence without tokens
     "The maximum of a sentence's states, dimension by dimension."
-    if not len(h_th): return h_th.new_zeros(len(offsets) - 1, h_th.shape[1])
+    if not len(h_th): return mean_states(h_th, offsets)
     top_nh = torch.segment_reduce(h_th, 'max', offsets=offsets, axis=0)
     return torch.where(offsets.diff()[:, None] > 0, top_nh, 0)
 
