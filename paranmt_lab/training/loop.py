@@ -28,9 +28,10 @@ from ..settings import Settings, atomic, find_model, settings
 from ..text import Vocabulary, read_vectors
 from .data import MegaBatch, TrainConfig, TrainingData, choose_pairs, prepare
 from .deferred import DeferredAdam
-from .megabatch import cosine, cut, epoch_order, margin_loss, mine, pair_cosines
+from .megabatch import cosine, cut, epoch_order, mine, pair_cosines
 from .mining import mine_compiled
 from .optimizer import DenseAdam, Optimizer
+from .sampling import LOSSES, ceilings, mega_sizes, sampled
 
 # %% ../../nbs/52_training.loop.ipynb #5a47eb6b
 def new_encoder(
@@ -65,7 +66,7 @@ def make_optimizer(
     "Dense Adam, or what equals it on the rows in use."
     parameters, rates = dict(layer.named_parameters()), learning_rates(config, pairs)
     dense = bool(config.pull or config.clip) or next(layer.parameters()).device.type != 'cpu'
-    for part in layer.modules(): part.sparse = not dense
+    for part in layer.modules(): part.sparse, part.dropout, part.word_dropout = not dense, config.dropout, config.word_dropout
     if dense: return DenseAdam(parameters, rates, config.reference, config.decay, config.pull, config.clip)
     return DeferredAdam(parameters, rates, config.reference, config.decay)
 
@@ -86,8 +87,12 @@ class Trainee:
         self.mine = mine_compiled if self.device == 'cpu' else mine
         self.epoch = self.mega = self.step = self.pairs = 0
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()
+        self.best, self.waited = -1e9, 0
         rng = np.random.default_rng([config.seed, 1])
         self.probes = rng.choice(len(data), min(config.probes, len(data)), replace=False)
+
+    @property
+    def done(self): return self.epoch >= self.config.epochs or 0 < self.config.patience <= self.waited
 
 def _device(s):
     return ('cuda' if torch.cuda.is_available() else 'cpu') if s.device == 'auto' else s.device
@@ -121,10 +126,12 @@ def negatives(
     self: Trainee,
     vectors: Tensor, # (n, 2, d) vectors of pairs
     segments: Tensor, # (n,) their segments
-) -> tuple[np.ndarray, np.ndarray]: # Sentence numbers of the negatives of first and of second sides; -1 for none
-    "The hardest negatives among some pairs."
-    found = self.mine(vectors[:, 0], vectors[:, 1], segments, self.config.negatives, self.config.reference)
-    return tuple(x.cpu().numpy() for x in found)
+) -> np.ndarray: # (2, n) sentence numbers of the negatives of first and of second sides; -1 for none
+    "The hardest admissible negatives among some pairs."
+    config, sides = self.config, vectors.unbind(1)
+    if config.apart > -2 and self.epoch >= config.apart_from: found = mine(*sides, segments, config.negatives, config.reference, ceilings=ceilings(*sides, config.apart))
+    else: found = self.mine(*sides, segments, config.negatives, config.reference)
+    return np.stack([x.cpu().numpy() for x in found])
 
 # %% ../../nbs/52_training.loop.ipynb #4875b12f
 @patch
@@ -142,7 +149,7 @@ def update(
     vectors = self.read(mega, distinct)
     cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q])).view(3, -1)
     positive, negatives = cosines[0], cosines[1:].masked_fill(torch.from_numpy(who[2:] < 0).to(cosines.device), -torch.inf)
-    loss = margin_loss(positive, negatives, self.config.margin)
+    loss = LOSSES[self.config.loss](positive, negatives[:self.config.sides], self.config.margin)
     if not math.isfinite(loss.item()): raise FloatingPointError(f'the loss is {loss.item()} at step {self.step + 1}')
     loss.backward()
     self.optimizer.step()
@@ -187,7 +194,7 @@ def record(
     self: Trainee,
     mega: MegaBatch, # Sentences
     vectors: Tensor, # (n, 2, d) their vectors
-    mined: tuple[np.ndarray, np.ndarray], # Their negatives
+    mined: np.ndarray, # (2, n) their negatives
 ):
     "Note the negatives of the probes among these pairs."
     config, probes = self.config, np.flatnonzero(np.isin(mega.rows, self.probes))
@@ -205,7 +212,7 @@ def _note(
     m: int, # Value of M
     ids: np.ndarray, # Pair ids of a piece of a mega-batch
     vectors: Tensor, # (n, 2, d) their vectors
-    found: tuple[np.ndarray, np.ndarray], # Their negatives within the piece
+    found: np.ndarray, # (2, n) their negatives within the piece
     i: int, # Place of a probe among them
 ):
     "Note both sides of one probe."
@@ -226,14 +233,15 @@ def write_negatives(
     path, new = run.folder / 'negatives.parquet', pd.DataFrame(self.records)
     self.records = []
     if new.empty: return
-    text = lambda ids, side: np.where(side == 1, *(corpus.pairs_by_id(ids, ['reference', 'translation'])[c] for c in ('reference', 'translation')))
+    columns = [self.config.first, self.config.second]
+    text = lambda ids, side: np.where(side == 1, *(corpus.pairs_by_id(ids, columns)[c] for c in columns))
     new['sentence'], new['partner'] = text(new.pair_id, new.side), text(new.pair_id, 3 - new.side)
     new['negative'] = text(new.negative_pair_id, new.negative_side)
     old = pd.read_parquet(path) if path.exists() else new[:0]
     with atomic(path) as part: pd.concat([old[old.epoch < new.epoch.min()], new], ignore_index=True).to_parquet(part, index=False)
 
 # %% ../../nbs/52_training.loop.ipynb #a9e5c79e
-_COUNTERS = 'epoch', 'mega', 'step', 'pairs', 'sums', 'records'
+_COUNTERS = 'epoch', 'mega', 'step', 'pairs', 'sums', 'records', 'best', 'waited'
 
 @patch
 def save(
@@ -290,10 +298,11 @@ def mega_batch(
     rows: np.ndarray, # Which pairs
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]: # What `update` returns, mini-batch by mini-batch
     "Draw, encode once, mine, record, and step through the mini-batches."
-    config = self.config
-    mega = MegaBatch(self.data, rows, config.scramble, np.random.default_rng([config.seed, self.epoch, self.mega]))
+    config, rng = self.config, np.random.default_rng([self.config.seed, self.epoch, self.mega])
+    torch.manual_seed(int(rng.integers(2**62)))  # dropout
+    mega = MegaBatch(self.data, rows, config.scramble, rng, config.scramble_each)
     vectors = self.encode(mega)
-    mined = self.negatives(vectors, mega.segments)
+    mined = sampled(self.negatives(vectors, mega.segments), mega.segments.numpy(), config.sampling, config.negatives, rng)
     self.record(mega, vectors, mined)
     for pairs in cut(np.arange(len(mega)), config.batch_size): yield self.update(mega, pairs, *mined)
 
@@ -333,13 +342,14 @@ def step(
 @patch
 def develop(
     self: Log,
-):
+) -> float: # The score
     "Measure on the development set; the time it takes is no training time."
     began = time.time()
     score, name = development_score(self.trainee.snapshot(), self.s)
     self.write(development=score, development_set=name)
     self.progress.advance(0, **{name: score})
     self.since = self.since[0] + time.time() - began, self.since[1]
+    return score
 
 # %% ../../nbs/52_training.loop.ipynb #aa10e8e5
 @patch
@@ -351,7 +361,8 @@ def run_epoch(
 ) -> bool: # Whether the epoch was completed
     "The rest of an epoch, mega-batch by mega-batch."
     config = self.config
-    pieces = cut(epoch_order(len(self.data), config.seed, self.epoch), config.batch_size * config.megabatch)
+    sizes = mega_sizes(math.ceil(len(self.data) / config.batch_size), config.megabatch, config.grow, self.epoch)
+    pieces = np.split(epoch_order(len(self.data), config.seed, self.epoch), config.batch_size * np.cumsum(sizes)[:-1])
     for rows in pieces[self.mega:]:
         for loss, positive, negatives in self.mega_batch(rows):
             self.measure(loss, positive, negatives)
@@ -375,7 +386,7 @@ def train(
     corpus = Corpus.open(config.corpus, s)
     run = Run.create(s.runs, config.name, config)
     if run.finished: return run
-    ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed)
+    ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
     if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
     trainee = Trainee(config, data, s)
     trainee.restore(run)
@@ -398,7 +409,7 @@ def _train(run, trainee, corpus, s, progress, stop):
     "Epochs until the last one, or until asked to stop."
     log, asked = Log(run, trainee, progress, s), False
     try:
-        while trainee.epoch < trainee.config.epochs and not asked:
+        while not trainee.done and not asked:
             asked = not trainee.run_epoch(run, log, stop)
             if not asked: _end_epoch(run, trainee, corpus, log)
             trainee.save(run)
@@ -406,14 +417,15 @@ def _train(run, trainee, corpus, s, progress, stop):
     except FloatingPointError as e:
         saved = (run.checkpoint() or ({}, dict(step=0)))[1]['step']
         raise FloatingPointError(f'{run.name}: {e}; its last good checkpoint, of step {saved}, is kept. Lower learning_rate (now {trainee.config.learning_rate}) under a new run name') from None
-    if trainee.epoch == trainee.config.epochs: _finish(run, trainee, s)
+    if trainee.done: _finish(run, trainee, s)
 
 def _end_epoch(run, trainee, corpus, log):
     "Development score, encoder and negatives of the epoch."
-    log.develop()
+    score = log.develop()
     trainee.write_negatives(run, corpus)
-    trainee.epoch, trainee.mega = trainee.epoch + 1, 0
-    trainee.snapshot().save(run.folder / 'encoder')
+    trainee.epoch, trainee.mega, trainee.waited = trainee.epoch + 1, 0, 0 if score > trainee.best else trainee.waited + 1
+    if score > trainee.best or not trainee.config.patience: trainee.snapshot().save(run.folder / 'encoder')
+    trainee.best = max(trainee.best, score)
 
 # %% ../../nbs/52_training.loop.ipynb #b5bc24c2
 def evaluate_run(
@@ -427,7 +439,6 @@ def evaluate_run(
     return record_results(run, encoder.model, encoder.similarity, s, tasks, graded or s.sample / 'graded.tsv')
 
 def _finish(run, trainee, s):
-    "The last encoder, its results, and the mark that the run is done."
-    trainee.snapshot().save(run.folder / 'encoder')
+    "The encoder's results, and the mark that the run is done."
     evaluate_run(run, s)
     run.finish(steps=trainee.step, epochs=trainee.epoch, dim=trainee.encoder.dim, pairs=len(trainee.data), types={f: len(v) for f, v in trainee.data.vocabularies.items()})

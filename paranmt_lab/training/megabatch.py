@@ -111,6 +111,7 @@ def mine(
     pool: Pool = 'both', # Where negatives come from
     reference: bool = False, # Exclude as the published programs do: the own pair only, by a poor similarity
     block: int = 256, # Rows of the matrix of cosines in memory at a time
+    ceilings: Tensor | None = None, # (2, n) most similarity of a negative of each first and second side; None: any
 ) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of the negatives of first and of second sides; -1 if there is none
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     units, n = [torch.nn.functional.normalize(x, dim=1) for x in (first, second)], len(first)
@@ -119,9 +120,9 @@ def mine(
     k = 2 * torch.arange(n, device=first.device)
     best, at = first.new_full((2, n), -torch.inf), torch.full((2, n), -1, device=first.device)
     for a, b, rows, columns, cosines in _blocks(units, groups.to(first.device), pool, excluded, block):
-        value, where = cosines.max(1)
+        value, where = (cosines if ceilings is None else cosines.masked_fill(cosines > ceilings[a, rows, None], -torch.inf)).max(1)
         _keep_best(best[a, rows], at[a, rows], value, k[columns][where] + b)
-        value, where = cosines.max(0)
+        value, where = (cosines if ceilings is None else cosines.masked_fill(cosines > ceilings[b, columns], -torch.inf)).max(0)
         _keep_best(best[b, columns], at[b, columns], value, k[rows][where] + a)
     return at[0], at[1]
 
@@ -158,9 +159,10 @@ def scramble(
     offsets: np.ndarray, # (2n + 1,) where sentences start
     probability: float, # Chance that a pair is scrambled
     rng: np.random.Generator, # Source of chance
+    each: bool = False, # Draw for each sentence (2021) and not for each pair (2018)
 ) -> np.ndarray: # Flat ids, the same sentences in a new order of words
     "Shuffle the words of both sides of each pair, or of neither."
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    chosen = rng.random(len(offsets) // 2) < probability
-    key = np.where(chosen[sentence // 2], rng.random(len(ids)), np.arange(len(ids)))
+    chosen = rng.random(len(offsets) - 1) < probability if each else np.repeat(rng.random(len(offsets) // 2) < probability, 2)
+    key = np.where(chosen[sentence], rng.random(len(ids)), np.arange(len(ids)))
     return ids[np.lexsort((key, sentence))]
