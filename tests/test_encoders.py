@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from safetensors.torch import load_file, save_file
 
-from paranmt_lab.encoders.layers import Add, Average, Concat, layer_of, make_layer, tensors
+from paranmt_lab.encoders.layers import Add, Average, Concat, tensors
+from paranmt_lab.encoders.zoo import layer_of, make_layer
 from paranmt_lab.encoders.sentence_encoder import DTYPES, EncoderError, SentenceEncoder, build_encoder
 from paranmt_lab.settings import checksum
 from paranmt_lab.text import FEATURES, Vocabulary

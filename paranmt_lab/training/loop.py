@@ -19,12 +19,12 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 
 from ..corpus import Corpus
-from ..encoders.layers import make_layer
-from ..encoders.sentence_encoder import SentenceEncoder, build_encoder
+from ..encoders.zoo import make_layer
+from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
 from ..evaluation.sts import evaluate_sts, record_results
 from ..runs import Progress, Run
 from ..selection import selected_ids
-from ..settings import Settings, atomic, find_model, settings
+from ..settings import Settings, atomic, find_model, settings, write_json
 from ..text import Vocabulary, read_vectors
 from .data import MegaBatch, TrainConfig, TrainingData, choose_pairs, prepare
 from .deferred import DeferredAdam
@@ -41,10 +41,10 @@ def new_encoder(
 ) -> SentenceEncoder: # Untrained, or as far as the start was
     "The encoder that a run begins with."
     if config.start: return SentenceEncoder.load(find_model(config.start, s)).remodelled(config.model, config.reference)
-    if not config.vectors: return build_encoder(config.model, vocabularies, config.dim, seed=config.seed, reference=config.reference)
+    if not config.vectors: return build_encoder(config.model, vocabularies, config.dim, seed=config.seed, reference=config.reference, recurrent=config.recurrent)
     vectors = read_vectors(s.resources / config.vectors, tokens=vocabularies['word'].tokens)
     sizes = {f: vectors[1].shape[1] if f == 'word' else config.dim for f in vocabularies}
-    return build_encoder(config.model, vocabularies, sizes, vectors, config.seed, config.reference)
+    return build_encoder(config.model, vocabularies, sizes, vectors, config.seed, config.reference, config.recurrent)
 
 # %% ../../nbs/52_training.loop.ipynb #ec1a709f
 def learning_rates(
@@ -388,6 +388,7 @@ def train(
     if run.finished: return run
     ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
     if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
+    if config.vectors: write_json(run.folder / 'coverage.json', vector_coverage(data.vocabularies['word'], read_vectors(s.resources / config.vectors)[0]))
     trainee = Trainee(config, data, s)
     trainee.restore(run)
     with torch_threads(s.workers), Progress(config.epochs * len(data), 'pairs', run.folder, done=trainee.pairs, show=show) as progress:

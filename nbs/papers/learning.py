@@ -1,0 +1,78 @@
+"""The encoders behind `learning.ipynb`: one corpus of pairs, and the runs that are trained on it.
+
+    python nbs/papers/learning.py pairs              # the corpus `paraphrases`, from the resources
+    python nbs/papers/learning.py train GROUP ...    # the runs of some groups, one after the other; finished ones are passed over
+    python nbs/papers/learning.py scorer             # the shipped scorer out of finished runs
+
+PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
+"""
+import sys
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.settings import settings
+from paranmt_lab.training.data import TrainConfig
+from paranmt_lab.training.loop import train
+
+GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
+FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']
+SYSTEMS = 10  # pairs of two systems' outputs for one source
+
+
+def pairs_of(name, s, rng):
+    "Pairs of one file; for WMT also pairs of two systems, as a source of their own."
+    found = pd.read_parquet(s.resources / f'train/paraphrase/{name}.parquet')
+    found = found.rename(columns={'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}).assign(corpus=name)
+    if name == 'wmt21-23':
+        systems = []
+        for segment, group in found.groupby('segment'):
+            texts = group.translation.unique()
+            every = list(combinations(range(len(texts)), 2))
+            systems += [(segment, texts[every[k][0]], texts[every[k][1]]) for k in rng.permutation(len(every))[:SYSTEMS]]
+        systems = pd.DataFrame(systems, columns=['segment', 'reference', 'translation']).assign(corpus='wmt21-23 systems')
+        found = pd.concat([found, systems])
+    return found[['segment', 'reference', 'translation', 'corpus']].assign(segment=[segment_of(name, str(x)) for x in found.segment])
+
+
+def make_pairs(s):
+    "The corpus `paraphrases`: all files, doubled pairs and pairs of one and the same sentence left out, in random order."
+    rng = np.random.default_rng(0)
+    pairs = pd.concat([pairs_of(name, s, rng) for name in FILES], ignore_index=True).drop_duplicates(['reference', 'translation'])
+    pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()].sample(frac=1, random_state=0)
+    corpus = Corpus.create('paraphrases', s)
+    for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
+    return pairs.corpus.value_counts()
+
+
+WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
+TRIGRAM = TrainConfig('trigram', 'paraphrases', model='TRIGRAM', vocabulary=50_000, min_count=3, megabatch=40, epochs=2)
+
+
+def runs(group, base, **levers):
+    "Runs of a group: the base, and the base with a lever moved (a dictionary of fields)."
+    return [replace(base, name=f'{group}-{name}', **fields) for name, fields in levers.items()]
+
+
+GROUPS = {
+    'word-rate': runs('word-rate', WORD, flat1=dict(), fall1=dict(cooldown=1.), fall3=dict(learning_rate=3e-3, cooldown=1.)),
+    'trigram-rate': runs('trigram-rate', TRIGRAM, flat1=dict(), fall2=dict(learning_rate=2e-3, cooldown=1.), fall5=dict(learning_rate=5e-3, cooldown=1.)),
+}
+
+
+def train_groups(names, s):
+    "Train the runs of some groups; STS 2017 of each, after each epoch."
+    for config in (c for name in names for c in GROUPS[name]):
+        run = train(config, s)
+        scores = run.metrics().dropna(subset='development').development
+        print(f"{config.name:30} {run.finished['seconds'] if 'seconds' in run.finished else 0:6.0f} s   STS17 {' '.join(f'{x:.2f}' for x in scores)}", flush=True)
+
+
+if __name__ == '__main__':
+    what, *names = sys.argv[1:] or ['']
+    if what == 'pairs': print(make_pairs(settings()).to_string())
+    elif what == 'train': train_groups(names, settings())
+    else: sys.exit(__doc__)
