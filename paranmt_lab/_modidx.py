@@ -1648,8 +1648,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                              'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.prepare': ( 'translate.training.html#prepare',
                                                                                             'paranmt_lab/translate/training.py'),
-                                                'paranmt_lab.translate.training.ranks': ( 'translate.training.html#ranks',
-                                                                                          'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.same_translations': ( 'translate.training.html#same_translations',
                                                                                                       'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.save_model': ( 'translate.training.html#save_model',

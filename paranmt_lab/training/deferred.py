@@ -75,8 +75,9 @@ def _adam(row, m, v, g, k, t, rate, epsilon, reference):
         row[d] -= size * m[d] / (np.sqrt(v[d]) + floor)
 
 @compiled
-def _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, epsilon, reference):
+def _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, sums, epsilon, reference):
     r = rows[u]
+    _catch_up(w_rd, moments_rad, last, r, t - 1, sums, epsilon, reference)
     if u + AHEAD < len(rows):
         ask_for(w_rd, rows[u + AHEAD])
         ask_for(moments_rad.reshape(len(w_rd), -1), rows[u + AHEAD])
@@ -84,12 +85,12 @@ def _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, epsilon, reference)
     last[r] = t
 
 @compiled
-def _step(w_rd, moments_rad, last, rows, d_ud, t, rate, epsilon, reference):
-    for u in range(len(rows)): _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, epsilon, reference)
+def _step(w_rd, moments_rad, last, rows, d_ud, t, rate, sums, epsilon, reference):
+    for u in range(len(rows)): _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, sums, epsilon, reference)
 
 @compiled_parallel
-def _step_parallel(w_rd, moments_rad, last, rows, d_ud, t, rate, epsilon, reference):
-    for u in prange(len(rows)): _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, epsilon, reference)
+def _step_parallel(w_rd, moments_rad, last, rows, d_ud, t, rate, sums, epsilon, reference):
+    for u in prange(len(rows)): _update(w_rd, moments_rad, last, rows, d_ud, u, t, rate, sums, epsilon, reference)
 
 # %% ../../nbs/51_training.deferred.ipynb #e67b46fa
 class Table:
@@ -128,13 +129,13 @@ def read(self:DeferredAdam,
 
 @patch
 def step(self:DeferredAdam):
-    "Use and clear the gradients; rows that have one must have been read."
+    "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
     self.steps += 1
     rate = self.rates[min(self.steps, len(self.rates)) - 1]
     for table in self.tables.values():
         if (gradient := table.parameter.grad) is None: continue
         rows, values = distinct_gradient(gradient)
-        in_parallel(_step_parallel, _step, *table.arrays(), rows, values, self.steps, rate, EPSILON, self.reference)
+        in_parallel(_step_parallel, _step, *table.arrays(), rows, values, self.steps, rate, self.sums, EPSILON, self.reference)
         table.parameter.grad = None
     self.dense.step()
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['EOS', 'UNK', 'COUNTERS', 'CARD', 'NmtConfig', 'split_held_out', 'train_pieces', 'encode_side', 'epoch_batches',
-           'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'prepare', 'Arrays', 'ranks',
-           'Trainee', 'half_precision', 'held_out_loss', 'train_nmt', 'save_model', 'convert', 'same_translations',
+           'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'prepare', 'Arrays', 'Trainee',
+           'half_precision', 'held_out_loss', 'train_nmt', 'save_model', 'convert', 'same_translations',
            'bleu_by_domain', 'ship', 'card']
 
 # %% ../../nbs/21_translate.training.ipynb #90a8c4e9
@@ -26,7 +26,7 @@ from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from transformers import MarianConfig, MarianMTModel
 
-from ..runs import Progress, Run, inverse_sqrt, linear_end
+from ..runs import Progress, Run, inverse_sqrt, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
 from .engines import CTranslate2Engine, Translator
 
@@ -249,15 +249,6 @@ class Arrays:
     ) -> tuple[torch.Tensor, torch.Tensor]: # Padded sources and targets
         "One batch as tensors."
         return pad_rows(self.source, self.source_at, rows, pad), pad_rows(self.target, self.target_at, rows, pad)
-
-# %% ../../nbs/21_translate.training.ipynb #2f643bab
-def ranks(
-    device:str, # Where the training runs
-) -> tuple[int, int]: # Number of this process, number of processes
-    "Join the processes that `torchrun` started; (0, 1) without it."
-    if 'RANK' not in os.environ: return 0, 1
-    if not dist.is_initialized(): dist.init_process_group('nccl' if device.startswith('cuda') else 'gloo')
-    return dist.get_rank(), dist.get_world_size()
 
 # %% ../../nbs/21_translate.training.ipynb #27658348
 class Trainee:

@@ -1,0 +1,224 @@
+"""Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
+
+    python tests/benchmarks/training.py [what ...]     # ours peers exact, all of them unless told
+
+`ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
+BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
+thread and with two; and where the time goes. `peers`: in the same run, turn by turn with ours, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
+dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. Medians, least and most of REPEAT repetitions.
+"""
+import os, sys, tempfile, time
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.runs import commit
+from paranmt_lab.settings import settings
+from paranmt_lab.training import loop
+from paranmt_lab.training.data import MegaBatch, TrainConfig, choose_pairs, prepare
+from paranmt_lab.training.loop import Trainee, train
+from paranmt_lab.training.megabatch import cosine, cut, margin_loss, mine
+from paranmt_lab.training.optimizer import DenseAdam
+
+REPEAT, PAIRS, LETTERS = 3, 40_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
+LAB = replace(settings(), workspace=Path(tempfile.mkdtemp()), resources=Path('/nowhere'), device='cpu')
+
+
+def zipf_words(types, rng):
+    "Made-up words of three to seven letters, all different."
+    words = {''.join(rng.choice(list(LETTERS), n)) for n in rng.integers(3, 8, int(1.2 * types))}
+    return np.array(sorted(words))[rng.permutation(len(words))[:types]]
+
+
+def synthetic(pairs, types=50_000, seed=0):
+    "Sentences whose words follow Zipf's law, of 13.3 words on average, no two sides alike."
+    rng = np.random.default_rng(seed)
+    words, chance = zipf_words(types, rng), 1 / np.arange(1, types + 1)
+    lengths = np.clip(rng.gamma(3.2, 4.2, 2 * pairs).astype(int) + 1, 1, 30)
+    drawn = words[np.searchsorted(np.cumsum(chance / chance.sum()), rng.random(lengths.sum())).clip(0, types - 1)]
+    texts = [' '.join(s) for s in np.split(drawn, np.cumsum(lengths)[:-1])]
+    return pd.DataFrame({'reference': texts[::2], 'translation': texts[1::2], 'segment': np.arange(pairs)})
+
+
+def wmt(pairs):
+    "Reference and system output of WMT 2021-23, or None."
+    path = settings().resources / 'train/paraphrase/wmt21-23.parquet'
+    if not path.exists(): return None
+    rows = pd.read_parquet(path).sample(pairs, random_state=0)
+    return pd.DataFrame({'reference': rows.reference, 'translation': rows.hypothesis, 'segment': [segment_of('wmt', str(x)) for x in rows.segment]})
+
+
+def corpora(pairs=PAIRS):
+    "Name and corpus of what is there."
+    for name, rows in (('synthetic', synthetic(pairs)), ('wmt', wmt(pairs))):
+        if rows is None: continue
+        corpus = Corpus.create(name, LAB)
+        corpus.write_pairs(0, rows)
+        yield name, corpus
+
+
+def config(model, corpus, M, name='x', **fields):
+    "The benchmark's settings: random vectors of 300 dimensions; a BLSTM of 150 in each direction, joined."
+    return TrainConfig(name, corpus, model=model, vocabulary=49_999, megabatch=M, epochs=1, hidden=150, join='concat', **fields)
+
+
+@contextmanager
+def threads(n):
+    torch.set_num_threads(n)
+    try: yield
+    finally: torch.set_num_threads(1)
+
+
+def bare(trainee, pairs, done=0):
+    "Pairs per second of mega-batches and nothing else."
+    size = trainee.config.batch_size * trainee.config.megabatch
+    pieces, start = cut(np.arange(done, min(done + max(pairs, size), len(trainee.data))), size), time.perf_counter()
+    for rows in pieces:
+        for _ in trainee.mega_batch(rows): pass
+    return sum(map(len, pieces)) / (time.perf_counter() - start)
+
+
+PARTS = {'gathering': [(MegaBatch, '__init__'), (MegaBatch, 'take')], 'mining': [(Trainee, 'negatives')], 'catching up': [(loop.DeferredAdam, 'read')],
+         'backward': [(torch.Tensor, 'backward')], 'optimizer': [(loop.DeferredAdam, 'step')], 'encoding for mining': [(Trainee, 'encode')], 'forward': [(Trainee, 'update')]}
+
+
+@contextmanager
+def clocks():
+    "Seconds spent in each part of a step, what it calls left out."
+    spent, stack, originals = defaultdict(float), [], []
+    def timed(name, function):
+        def call(*args, **kwargs):
+            start = time.perf_counter()
+            stack.append(0.0)
+            try: return function(*args, **kwargs)
+            finally:
+                took = time.perf_counter() - start
+                spent[name] += took - stack.pop()
+                if stack: stack[-1] += took
+        return call
+    for name, places in PARTS.items():
+        for owner, method in places:
+            originals.append((owner, method, getattr(owner, method)))
+            setattr(owner, method, timed(name, getattr(owner, method)))
+    try: yield spent
+    finally:
+        for owner, method, function in originals: setattr(owner, method, function)
+
+
+def spread(values): return f'{np.median(values):>9,.0f} ({min(values):,.0f} to {max(values):,.0f})'
+
+
+def ours():
+    "The trainer and the bare step."
+    print(f'\n{"corpus":10} {"model":13} {"M":>3} {"threads":>7} {"trainer, pairs/s":>30} {"bare step, pairs/s":>30}   share of the bare step')
+    for name, corpus in corpora():
+        for model in ('WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'BLSTM'):
+            slow = model == 'BLSTM'
+            for M in (1, 20, 40):
+                for n in (1, 2):
+                    with threads(n):
+                        c, found, steps = config(model, name, M, probes=0), [], []
+                        data = prepare(corpus, choose_pairs(corpus), c, LAB, show=False)
+                        trainee = Trainee(c, data, LAB)
+                        bare(trainee, 4_000)
+                        for k in range(REPEAT): steps.append(bare(trainee, 2_000 if slow else 12_000, 4_000 + 8_000 * k))
+                        with clocks() as spent: bare(trainee, 4_000, 36_000)
+                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit=6_000 if slow else 0), n))
+                    total = sum(spent.values())
+                    print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
+
+
+def trained(c, n):
+    "Pairs per second of a whole run, from its own metrics, the first hundred steps (in which kernels are loaded) left out."
+    metrics = train(c, replace(LAB, workers=n), show=False).metrics()
+    rates = metrics.pairs_per_second.dropna() if 'pairs_per_second' in metrics else pd.Series([np.nan])
+    return len(rates[1:]) / (1 / rates[1:]).sum() if len(rates) > 1 else rates.mean()
+
+
+def embedding_bag(kind, data, M, pairs):
+    "Pairs per second of the textbook version: EmbeddingBag, the whole mega-batch encoded and mined, one of torch's optimizers."
+    bag = torch.nn.EmbeddingBag(len(data.vocabularies['word']), 300, mode='mean', include_last_offset=True, sparse=kind == 'sparse')
+    optimizer = torch.optim.SparseAdam(bag.parameters()) if kind == 'sparse' else torch.optim.Adam(bag.parameters(), fused=kind == 'fused')
+    vectors = lambda mega, k: bag(*((p := mega.take(k)['word']).ids, p.offsets))
+    start, done = time.perf_counter(), 0
+    for rows in cut(np.arange(max(pairs, 100 * M)), 100 * M):
+        mega = MegaBatch(data, rows)
+        with torch.no_grad(): every = vectors(mega, np.arange(2 * len(rows))).view(len(rows), 2, -1)
+        p1, p2 = mine(*every.unbind(1), mega.segments, 'opposite')
+        for batch in torch.arange(len(rows)).split(100):
+            a, b, p, q = vectors(mega, torch.cat([2 * batch, 2 * batch + 1, p1[batch], p2[batch]]).numpy()).chunk(4)
+            margin_loss(cosine(a, b), torch.stack([cosine(a, p), cosine(b, q)])).backward()
+            optimizer.step(); optimizer.zero_grad()
+        done += len(rows)
+    return done / (time.perf_counter() - start)
+
+
+def sentence_transformers(corpus, batch, pairs):
+    "Pairs per second of its trainer: StaticEmbedding over the same words, in-batch negatives, no mining."
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    rows = corpus.frame(['reference', 'translation'], limit=pairs)
+    types = {w for text in rows.reference.tolist() + rows.translation.tolist() for w in text.split()}
+    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(['[UNK]', *sorted(types)][:50_000])}, '[UNK]'))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    model = SentenceTransformer(modules=[StaticEmbedding(words, embedding_weights=np.random.default_rng(0).normal(0, .01, (50_000, 300)).astype(np.float32))], device='cpu')
+    arguments = SentenceTransformerTrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size=batch, num_train_epochs=1, report_to='none', save_strategy='no', logging_strategy='no', disable_tqdm=True, use_cpu=True, learning_rate=1e-3)
+    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=Dataset.from_pandas(rows), loss=MultipleNegativesRankingLoss(model))
+    start = time.perf_counter()
+    trainer.train()
+    return len(rows) / (time.perf_counter() - start)
+
+
+def peers():
+    "WORD beside other programs, on the synthetic corpus, two threads, turn by turn."
+    name, corpus = next(corpora())
+    with threads(2):
+        data = prepare(corpus, choose_pairs(corpus), config('WORD', name, 1), LAB, show=False)
+        contenders = {f'ours, M={M}, {pool} pool': (lambda M=M, pool=pool: bare(Trainee(config('WORD', name, M, probes=0, negatives=pool), data, LAB), 24_000)) for M, pool in ((1, 'opposite'), (40, 'opposite'), (40, 'both'))}
+        contenders |= {f'EmbeddingBag, {kind} Adam, M={M}, opposite pool': (lambda kind=kind, M=M: embedding_bag(kind, data, M, n)) for kind, n in (('dense', 2_000), ('fused', 4_000), ('sparse', 12_000)) for M in (1, 40)}
+        try: import datasets, sentence_transformers as _; contenders |= {f'sentence-transformers, batch {b:,}': (lambda b=b, n=n: sentence_transformers(corpus, b, n)) for b, n in ((100, 10_000), (2048, 40_000))}
+        except ImportError as e: print(f'sentence-transformers: not available ({e})')
+        found = defaultdict(list)
+        for _ in range(REPEAT + 1):
+            for who, run in contenders.items(): found[who].append(run())
+    found = {who: rates[1:] for who, rates in found.items()}  # the first time warms up
+    base = np.array(found['ours, M=40, opposite pool'])
+    print(f'\n{"WORD, synthetic, two threads":50} {"pairs/s":>30}   times slower than ours at M=40, opposite pool')
+    for who, rates in found.items():
+        ratio = base / rates
+        print(f'{who:50} {spread(rates):>30}   {np.median(ratio):.2f} ({ratio.min():.2f} to {ratio.max():.2f})')
+
+
+def exact(steps=300):
+    "Losses against torch.optim.Adam on whole matrices: the same start, the same pairs and negatives."
+    name, corpus = next(corpora())
+    c = config('WORD', name, 1, probes=0)
+    data = prepare(corpus, choose_pairs(corpus), c, LAB, show=False)
+    losses, negatives = [], []
+    with threads(2):
+        for dense in (False, True):
+            trainee, remembered = Trainee(c, data, LAB), iter(negatives)
+            search = trainee.negatives
+            trainee.negatives = lambda *pairs: next(remembered) if dense else negatives.append(search(*pairs)) or negatives[-1]
+            if dense:
+                trainee.optimizer = DenseAdam(trainee.parameters, c.learning_rate)
+                trainee.optimizer.read = lambda rows: None
+            losses.append([loss.item() for rows in cut(np.arange(100 * steps), 100) for loss, *_ in trainee.mega_batch(rows)])
+    gap = np.abs(np.subtract(*losses))
+    print(f'\nlosses of {steps} steps against dense torch.optim.Adam (WORD, 50,000 x 300): largest difference {gap.max():.1e}, at the last step {gap[-1]:.1e}; the loss went from {losses[1][0]:.3f} to {losses[1][-1]:.3f}')
+
+
+if __name__ == '__main__':
+    os.environ['TOKENIZERS_PARALLELISM'] = 'false'
+    torch.set_num_threads(1)
+    print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
+    for what in sys.argv[1:] or ['exact', 'peers', 'ours']: {'ours': ours, 'peers': peers, 'exact': exact}[what]()
