@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SILENT', 'canonical', 'fingerprint', 'commit', 'provenance', 'Progress', 'read_progress', 'ask_to_stop', 'duration',
-           'worker_pool', 'Run', 'list_runs', 'unreadable_runs', 'ranks', 'inverse_sqrt', 'linear_end', 'EarlyStopping']
+           'worker_pool', 'Run', 'list_runs', 'unreadable_runs', 'ranks', 'working_seconds', 'compared',
+           'numeric_figures', 'differing', 'inverse_sqrt', 'linear_end', 'EarlyStopping']
 
 # %% ../nbs/03_runs.ipynb #6d2bd024
 import hashlib, json, os, platform, signal, subprocess, sys, threading, time
@@ -363,6 +364,59 @@ def finished(self:Run) -> dict|None: # Facts of the finished run, or None
     "What `finish` wrote."
     path = self.folder / 'done.json'
     return read_json(path) if path.exists() else None
+
+# %% ../nbs/03_runs.ipynb #f713c67c
+@patch(as_prop=True)
+def status(self:Run) -> str: # finished, running, stopped, failed, silent, unreadable, evaluated or not started
+    "What the run's files say about it."
+    with suppress(ValueError):
+        if self.finished: return 'finished'
+    reported = read_progress(self.folder)
+    if reported: return str(reported.get('status', 'unreadable'))
+    return 'evaluated' if (self.folder / 'results.parquet').exists() else 'not started'
+
+@patch
+def origin(self:Run) -> dict: # `commit` and `date`; `unknown` where nobody wrote them down
+    "The commit that trained the run, and when: of its end, or of its beginning while it has none."
+    for name in ('done.json', 'started.json'):
+        with suppress(OSError, ValueError, TypeError, KeyError): return {k: str(read_json(self.folder / name)[k]) for k in ('commit', 'date')}
+    return dict(commit='unknown', date='unknown')
+
+# %% ../nbs/03_runs.ipynb #ccaf3b57
+def working_seconds(
+    times:np.ndarray, # [n] when each line was written, in order of steps
+) -> np.ndarray:      # [n] seconds of work since the first
+    "Clock times without the breaks between processes."
+    pauses = np.diff(np.asarray(times, float), prepend=times[:1]).clip(0)
+    usual = np.median(pauses[1:]) if len(times) > 1 else 0.
+    return np.where(pauses > max(60, 10 * usual), usual, pauses).cumsum()
+
+# %% ../nbs/03_runs.ipynb #21e094e4
+def compared(
+    runs:list[Run], # Runs
+) -> pd.DataFrame:  # `run`, `step`, `seconds`, and every figure that any of them logged; what is no number is text or empty
+    "Metrics of several runs, one below the other."
+    frames = [run.metrics().assign(run=run.name) for run in runs]
+    for f in frames:
+        if len(f) and 'time' in f: f['seconds'] = working_seconds(pd.to_numeric(f.time, errors='coerce').ffill().fillna(0).to_numpy(float))
+    frames = [f for f in frames if len(f)]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=['run', 'step', 'seconds'])
+
+def numeric_figures(
+    metrics:pd.DataFrame, # Of `compared`
+) -> dict[str, pd.Series]: # Name to numbers, NaN where there is none
+    "The figures that can be drawn."
+    known = metrics.drop(columns=['run', 'step', 'epoch', 'seconds', 'time'], errors='ignore')
+    numbers = {name: pd.to_numeric(known[name].map(lambda v: v if isinstance(v, (int, float)) else None), errors='coerce') for name in known}
+    return {name: x for name, x in numbers.items() if np.isfinite(x).any()}
+
+# %% ../nbs/03_runs.ipynb #2065afb9
+def differing(
+    runs:list[Run], # Runs
+) -> pd.DataFrame:  # A row a run, by name; a column for each field in which they differ, as text
+    "The fields of the configs that are not the same in all runs."
+    told = pd.DataFrame({run.name: {k: canonical(v).strip('"') for k, v in run.config.items() if k != 'name'} for run in runs}).T
+    return told.loc[:, [len(set(told[k].fillna('\0'))) > 1 for k in told]]
 
 # %% ../nbs/03_runs.ipynb #4475f671
 def inverse_sqrt(
