@@ -16,7 +16,7 @@ from hypothesis import given, settings as limits, strategies as st
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.runs import Run
-from paranmt_lab.settings import settings, write_json
+from paranmt_lab.settings import read_json, settings, write_json
 from paranmt_lab.training.data import TrainConfig, prepare
 from paranmt_lab.training.loop import train
 from paranmt_lab.training.megabatch import POOLS, cosine, margin_loss, margin_loss_slow, mine, mine_slow
@@ -152,3 +152,52 @@ def test_loss_equals_the_plain_reference(n, dim, seed, margin):
     a, b, p, q = vectors = torch.randn(4, n, dim, generator=torch.Generator().manual_seed(seed)).double()
     fast = margin_loss(cosine(a, b), torch.stack([cosine(a, p), cosine(b, q)]), margin)
     assert abs(fast.item() - margin_loss_slow(*vectors.tolist(), margin)) < 1e-9
+
+
+RANKS = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+import numpy as np, torch
+from paranmt_lab.settings import settings
+from paranmt_lab.training import loop
+from paranmt_lab.training.loop import TrainConfig, Trainee, train
+s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu', workers=1)
+torch.set_num_threads(1)
+losses, mined = [], []
+update, negatives = Trainee.update, Trainee.negatives
+def heard_update(self, *args):
+    found = update(self, *args)
+    losses.append(found[0].item())
+    return found
+def heard_negatives(self, *args):
+    found = negatives(self, *args)
+    mined.append(found.tolist())
+    return found
+Trainee.update, Trainee.negatives = heard_update, heard_negatives
+run = train(TrainConfig(**json.loads(Path(sys.argv[2]).read_text())), s, show=False)
+import os
+if not int(os.environ.get('RANK', 0)): Path(sys.argv[3]).write_text(json.dumps(dict(losses=losses, mined=mined[0])))
+"""
+
+
+@pytest.mark.parametrize('fields', [{}, dict(clip=0.5, model='WORD'), dict(model='LSTM', scramble=0.3)], ids=['deferred', 'clipped', 'lstm'])
+def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tmp_path, fields):
+    """As users start it: torchrun, gloo, two processes. The short last mini-batch is 16 pairs for two, 24 of 200 are left."""
+    common = dict(epochs=2, megabatch=4, probes=2, scramble=0.0) | fields
+    script, name = tmp_path / 'ranks.py', '-'.join(['ranks', *map(str, fields)])
+    script.write_text(RANKS)
+    environment = os.environ | dict(OMP_NUM_THREADS='1', PYTHONPATH=str(Path(__file__).parents[1]))
+    found = {}
+    for world, batch in ((1, 22), (2, 11)):
+        config = write_json(tmp_path / f'{world}.json', asdict(replace(BASE, name=f'{name}-{world}', batch_size=batch, **common)))
+        arguments = [str(script), str(workspace.workspace), str(config), str(tmp_path / f'{world}.out.json')]
+        launcher = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '2', '--master-port', '29541'] if world == 2 else [sys.executable]
+        subprocess.run(launcher + arguments, check=True, env=environment, timeout=300)
+        found[world] = read_json(tmp_path / f'{world}.out.json')
+    assert found[1]['mined'] == found[2]['mined']
+    np.testing.assert_allclose(found[1]['losses'], found[2]['losses'], atol=1e-5)
+    assert len(found[1]['losses']) == 20
+    runs = [Run.open(workspace.runs, f'{name}-{world}') for world in (1, 2)]
+    assert [run.finished['processes'] for run in runs] == [1, 2]
+    assert [len(run.metrics().development.dropna()) for run in runs] == [2, 2]

@@ -479,7 +479,7 @@ def _begin(w_kgx, orthogonal, reference):
 def _begin_lstm(self, reference):
     "Fill the weights of an LSTM: `input_kgd`, `recurrent_kgh`, `bias_kg`, `peephole_kph`."
     _begin(self.input_kgd, False, reference), _begin(self.recurrent_kgh, True, reference)
-    nn.init.normal_(self.peephole_kph, std=0.1) if reference else nn.init.zeros_(self.peephole_kph)
+    nn.init.normal_(self.peepholes(), std=0.1) if reference else nn.init.zeros_(self.peepholes())
     nn.init.zeros_(self.bias_kg)
     if not reference: self.bias_kg[:, self.recurrent_kgh.shape[2]:2 * self.recurrent_kgh.shape[2]] = 1
 
@@ -496,10 +496,10 @@ class LstmWeights(nn.Module):
         super().__init__()
         empty = lambda *shape: nn.Parameter(torch.empty(directions, *shape))
         self.input_kgd, self.recurrent_kgh, self.bias_kg = empty(4 * hidden, dim), empty(4 * hidden, hidden), empty(4 * hidden)
-        peephole_kph = empty(3 if peepholes else 0, hidden)
-        if peepholes: self.peephole_kph = peephole_kph
-        else: self.register_buffer('peephole_kph', peephole_kph.detach(), persistent=False)
+        if peepholes: self.peephole_kph = empty(3, hidden)
         _begin_lstm(self, reference)
+
+    def peepholes(self): return self.peephole_kph if 'peephole_kph' in self._parameters else self.recurrent_kgh.new_empty(len(self.bias_kg), 0, self.recurrent_kgh.shape[2])
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #357d311d
 def read(
@@ -522,7 +522,7 @@ def states(self:LstmWeights,
 ) -> list[Tensor]:                 # [T, h] states, one tensor a direction
     "Run every direction over a batch."
     run = []
-    for k, weights in enumerate(zip(self.input_kgd.unbind(), self.bias_kg.unbind(), self.recurrent_kgh.unbind(), self.peephole_kph.unbind())):
+    for k, weights in enumerate(zip(self.input_kgd.unbind(), self.bias_kg.unbind(), self.recurrent_kgh.unbind(), self.peepholes().unbind())):
         w_gd, b_g, w_gh, peep_ph = weights
         if x_ud.device.type == 'cpu': run.append(lstm_states(linear(x_ud, w_gd, b_g), w_gh, peep_ph, place_t, steps, k == 1, mask_nh))
         else: run.append(lstm_states_torch(x_ud, w_gd, b_g, w_gh, peep_ph, steps, k == 1, mask_nh))

@@ -10,6 +10,7 @@ __all__ = ['QUANTILES', 'new_encoder', 'learning_rates', 'make_optimizer', 'Trai
 import math, time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from .deferred import DeferredAdam
 from .megabatch import cosine, cut, epoch_order, mine, pair_cosines
 from .mining import mine_compiled
 from .optimizer import DenseAdam, Optimizer
+from .ranks import Ranks
 from .sampling import LOSSES, ceilings, mega_sizes, sampled
 
 # %% ../../nbs/52_training.loop.ipynb #5a47eb6b
@@ -50,9 +52,10 @@ def new_encoder(
 def learning_rates(
     config: TrainConfig, # Rate, warm-up and cool-down
     pairs: int, # Pairs of an epoch
+    batch: int, # Pairs of a mini-batch, of all processes together
 ) -> np.ndarray: # [T] rate of each step
     "The schedule of a run: linear warm-up, constant, linear cool-down."
-    total = config.epochs * math.ceil(pairs / config.batch_size)
+    total = config.epochs * math.ceil(pairs / batch)
     step = np.arange(1, total + 1)
     rising = np.minimum(step / max(config.warmup, 1), 1)
     falling = np.minimum((total - step + 1) / max(config.cooldown * total, 1), 1) if config.cooldown else 1
@@ -62,9 +65,10 @@ def make_optimizer(
     layer: nn.Module, # Encoder layer, on its device
     config: TrainConfig, # Learning rate, regularisation
     pairs: int, # Pairs of an epoch
+    batch: int, # Pairs of a mini-batch, of all processes together
 ) -> Optimizer: # Adam, in the form that the config allows
     "Dense Adam, or what equals it on the rows in use."
-    parameters, rates = dict(layer.named_parameters()), learning_rates(config, pairs)
+    parameters, rates = dict(layer.named_parameters()), learning_rates(config, pairs, batch)
     dense = bool(config.pull or config.clip) or next(layer.parameters()).device.type != 'cpu'
     for part in layer.modules(): part.sparse, part.dropout, part.word_dropout = not dense, config.dropout, config.word_dropout
     if dense: return DenseAdam(parameters, rates, config.reference, config.decay, config.pull, config.clip)
@@ -80,11 +84,13 @@ class Trainee:
         s: Settings, # Where things are, and on what device to train
     ):
         self.config, self.data, self.device = config, data, _device(s)
+        self.ranks = Ranks(self.device)
+        self.batch = config.batch_size * self.ranks.world
         self.encoder = new_encoder(config, data.vocabularies, s)
         self.layer = self.encoder.layer.to(self.device)
         self.parameters = dict(self.layer.named_parameters())
-        self.optimizer = make_optimizer(self.layer, config, len(data))
-        self.mine = mine_compiled if self.device == 'cpu' else mine
+        self.optimizer = make_optimizer(self.layer, config, len(data), self.batch)
+        self.mine = partial(mine_compiled, share=(self.ranks.rank, self.ranks.world), together=self.ranks.together) if self.device == 'cpu' else mine
         self.epoch = self.mega = self.step = self.pairs = 0
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()
         self.best, self.waited = -1e9, 0
@@ -106,8 +112,9 @@ def encode(
     piece: int = 2_000, # Sentences encoded at a time
 ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
     "Vectors of a mega-batch under the current model."
-    vectors = [self.read(mega, k) for k in cut(np.arange(2 * len(mega)), piece)]
-    return torch.cat(vectors).view(len(mega), 2, -1)
+    own = self.ranks.share(np.arange(2 * len(mega)))
+    vectors = [self.read(mega, k) for k in cut(own, piece)] or [torch.empty(0, self.layer.dim, device=self.device)]
+    return self.ranks.gather(torch.cat(vectors), 2 * len(mega)).view(len(mega), 2, -1)
 
 @patch
 def read(
@@ -143,18 +150,21 @@ def update(
     p2: np.ndarray, # The same of the second sides
 ) -> tuple[Tensor, Tensor, Tensor]: # Loss, cosines of the pairs, cosines with negatives (2 rows)
     "One optimizer step."
-    who = np.stack([2 * pairs, 2 * pairs + 1, p1[pairs], p2[pairs]])
+    own = self.ranks.share(pairs)
+    who = np.stack([2 * own, 2 * own + 1, p1[own], p2[own]])
     distinct, place = np.unique(np.where(who < 0, who[0], who), return_inverse=True)
     a, b, p, q = place.reshape(who.shape)
     vectors = self.read(mega, distinct)
     cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q])).view(3, -1)
     positive, negatives = cosines[0], cosines[1:].masked_fill(torch.from_numpy(who[2:] < 0).to(cosines.device), -torch.inf)
-    loss = LOSSES[self.config.loss](positive, negatives[:self.config.sides], self.config.margin)
+    part = LOSSES[self.config.loss](positive, negatives[:self.config.sides], self.config.margin) * (len(own) / len(pairs)) if len(own) else cosines.sum()
+    loss = self.ranks.total(part)
     if not math.isfinite(loss.item()): raise FloatingPointError(f'the loss is {loss.item()} at step {self.step + 1}')
-    loss.backward()
+    part.backward()
+    self.ranks.sum_gradients(self.parameters, self.layer.sparse)
     self.optimizer.step()
     self.step, self.pairs = self.step + 1, self.pairs + len(pairs)
-    return loss.detach(), positive.detach(), negatives.detach()
+    return loss.detach(), self.ranks.gather(positive.detach(), len(pairs)), self.ranks.gather(negatives.detach().T, len(pairs)).T
 
 # %% ../../nbs/52_training.loop.ipynb #26f5e611
 _FIGURES = 'loss', 'active', 'cosine_pairs', 'cosine_negatives'
@@ -225,7 +235,7 @@ def record(
     "Note the negatives of the probes among these pairs."
     config, probes = self.config, np.flatnonzero(np.isin(mega.rows, self.probes))
     for m in probe_sizes(config.megabatch):
-        size = m * config.batch_size
+        size = m * self.batch
         for start in np.unique(probes // size * size):
             piece = slice(start, start + size)
             found = mined if m == config.megabatch else self.negatives(vectors[piece], mega.segments[piece])
@@ -276,11 +286,12 @@ def save(
     self: Trainee,
     run: Run, # Whose checkpoint
 ):
-    "Write all that the next step depends on."
+    "Write all that the next step depends on; of several processes the first one does."
+    if self.ranks.rank: return
     for name, p in self.parameters.items():
         if not p.isfinite().all(): raise FloatingPointError(f'{name} is no longer finite at step {self.step}')
     tensors = {f'parameter/{k}': p for k, p in self.parameters.items()} | {f'optimizer/{k}': x for k, x in self.optimizer.state().items()}
-    run.save_checkpoint(tensors, {k: getattr(self, k) for k in _COUNTERS} | {'data': self.data.folder.name})
+    run.save_checkpoint(tensors, {k: getattr(self, k) for k in _COUNTERS} | {'data': self.data.folder.name, 'world': self.ranks.world})
     self.saved = time.time()
 
 # %% ../../nbs/52_training.loop.ipynb #99527d57
@@ -295,6 +306,7 @@ def restore(
     tensors, state = found
     if state.pop('data') != self.data.folder.name:
         raise ValueError(f'{run.name} was begun on other pairs than corpus {self.config.corpus!r} holds now: take another run name, or delete {run.folder}')
+    if (world := state.pop('world')) != self.ranks.world: raise ValueError(f'{run.name} was begun by {world} processes and cannot go on with {self.ranks.world}, since its mini-batches are theirs together')
     for name, p in self.parameters.items(): p.copy_(tensors[f'parameter/{name}'])
     self.optimizer.load({k.removeprefix('optimizer/'): x.to(self.device) for k, x in tensors.items() if k.startswith('optimizer/')})
     for name, value in state.items(): setattr(self, name, value)
@@ -332,7 +344,7 @@ def mega_batch(
     vectors = self.encode(mega)
     mined = sampled(self.negatives(vectors, mega.segments), mega.segments.numpy(), config.sampling, config.negatives, rng)
     self.record(mega, vectors, mined)
-    for pairs in cut(np.arange(len(mega)), config.batch_size): yield self.update(mega, pairs, *mined)
+    for pairs in cut(np.arange(len(mega)), self.batch): yield self.update(mega, pairs, *mined)
 
 # %% ../../nbs/52_training.loop.ipynb #d87c6540
 class Log:
@@ -350,7 +362,7 @@ class Log:
     def write(self, **figures):
         "A line of metrics at the current step."
         t = self.trainee
-        self.run.log(t.step, epoch=t.pairs / len(t.data), **figures)
+        if not t.ranks.rank: self.run.log(t.step, epoch=t.pairs / len(t.data), **figures)
 
 # %% ../../nbs/52_training.loop.ipynb #ccb993fb
 @patch
@@ -372,10 +384,11 @@ def develop(
     self: Log,
 ) -> float: # The score
     "Measure on the development set; the time it takes is no training time."
-    began = time.time()
-    score, name = development_score(self.trainee.snapshot(), self.s)
-    self.write(development=score, development_set=name)
-    self.progress.advance(0, **{name: score})
+    began, first = time.time(), not self.trainee.ranks.rank
+    score, name = development_score(self.trainee.snapshot(), self.s) if first else (0.0, '')
+    score = self.trainee.ranks.total(torch.tensor(score, dtype=torch.float64, device=self.trainee.device)).item()
+    if first: self.write(development=score, development_set=name)
+    self.progress.advance(0, **{name or 'development': score})
     self.since = self.since[0] + time.time() - began, self.since[1]
     return score
 
@@ -389,8 +402,8 @@ def run_epoch(
 ) -> bool: # Whether the epoch was completed
     "The rest of an epoch, mega-batch by mega-batch."
     config = self.config
-    sizes = mega_sizes(math.ceil(len(self.data) / config.batch_size), config.megabatch, config.grow, self.epoch)
-    pieces = np.split(epoch_order(len(self.data), config.seed, self.epoch), config.batch_size * np.cumsum(sizes)[:-1])
+    sizes = mega_sizes(math.ceil(len(self.data) / self.batch), config.megabatch, config.grow, self.epoch)
+    pieces = np.split(epoch_order(len(self.data), config.seed, self.epoch), self.batch * np.cumsum(sizes)[:-1])
     for rows in pieces[self.mega:]:
         for loss, positive, negatives in self.mega_batch(rows):
             self.measure(loss, positive, negatives)
@@ -398,7 +411,7 @@ def run_epoch(
         self.mega += 1
         if config.evaluate_every and self.mega % config.evaluate_every == 0: log.develop()
         if time.time() - self.saved >= config.checkpoint_every: self.save(run)
-        if stop(): break
+        if self.ranks.agree(stop()): break
     return self.mega == len(pieces)
 
 # %% ../../nbs/52_training.loop.ipynb #e6a6fb3d
@@ -411,15 +424,18 @@ def train(
     "Train an encoder, or go on training it."
     s = s or settings()
     if config.start: find_model(config.start, s) # what is not there is missed before a folder is made
-    corpus = Corpus.open(config.corpus, s)
+    corpus, processes = Corpus.open(config.corpus, s), Ranks(_device(s))
+    if processes.rank: processes.wait()  # the first one makes the folder and the arrays
     run = Run.create(s.runs, config.name, config)
     if run.finished: return run
     ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
     if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
     if config.vectors: write_json(run.folder / 'coverage.json', vector_coverage(data.vocabularies['word'], read_vectors(s.resources / config.vectors)[0]))
+    if not processes.rank: processes.wait()
     trainee = Trainee(config, data, s)
     trainee.restore(run)
-    with torch_threads(s.workers), Progress(config.epochs * len(data), 'pairs', run.folder, done=trainee.pairs, show=show) as progress:
+    with (torch_threads(max(1, s.workers // processes.world)),
+          Progress(config.epochs * len(data), 'pairs', None if processes.rank else run.folder, done=trainee.pairs, show=False if processes.rank else show) as progress):
         _train(run, trainee, corpus, s, progress, lambda: progress.stopping or stop())
     return run
 
@@ -442,18 +458,18 @@ def _train(run, trainee, corpus, s, progress, stop):
             asked = not trainee.run_epoch(run, log, stop)
             if not asked: _end_epoch(run, trainee, corpus, log)
             trainee.save(run)
-            asked = asked or stop()
+            asked = asked or trainee.ranks.agree(stop())
     except FloatingPointError as e:
         saved = (run.checkpoint() or ({}, dict(step=0)))[1]['step']
         raise FloatingPointError(f'{run.name}: {e}; its last good checkpoint, of step {saved}, is kept. Lower learning_rate (now {trainee.config.learning_rate}) under a new run name') from None
-    if trainee.done: _finish(run, trainee, s)
+    if trainee.done and not trainee.ranks.rank: _finish(run, trainee, s)
 
 def _end_epoch(run, trainee, corpus, log):
     "Development score, encoder and negatives of the epoch."
-    score = log.develop()
-    trainee.write_negatives(run, corpus)
+    score, first = log.develop(), not trainee.ranks.rank
+    if first: trainee.write_negatives(run, corpus)
     trainee.epoch, trainee.mega, trainee.waited = trainee.epoch + 1, 0, 0 if score > trainee.best else trainee.waited + 1
-    if score > trainee.best or not trainee.config.patience: trainee.snapshot().save(run.folder / 'encoder')
+    if first and (score > trainee.best or not trainee.config.patience): trainee.snapshot().save(run.folder / 'encoder')
     trainee.best = max(trainee.best, score)
 
 # %% ../../nbs/52_training.loop.ipynb #b5bc24c2
@@ -470,4 +486,4 @@ def evaluate_run(
 def _finish(run, trainee, s):
     "The encoder's results, and the mark that the run is done."
     evaluate_run(run, s)
-    run.finish(steps=trainee.step, epochs=trainee.epoch, dim=trainee.encoder.dim, pairs=len(trainee.data), types={f: len(v) for f, v in trainee.data.vocabularies.items()})
+    run.finish(steps=trainee.step, epochs=trainee.epoch, dim=trainee.encoder.dim, pairs=len(trainee.data), processes=trainee.ranks.world, types={f: len(v) for f, v in trainee.data.vocabularies.items()})
