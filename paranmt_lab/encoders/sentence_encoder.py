@@ -105,7 +105,7 @@ def encode(self:SentenceEncoder,
 @torch.inference_mode()
 def _encode(self:SentenceEncoder, sentences, batch, vectors_nd):
     "Put the vectors of a batch in their places; how many there are."
-    vectors_nd[batch] = self.layer(tensors(self.features(sentences[batch]), self.device)).cpu().numpy()
+    vectors_nd[batch] = self.layer.eval()(tensors(self.features(sentences[batch]), self.device)).cpu().numpy()
     return batch.stop - batch.start
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #5eddf626
