@@ -3,12 +3,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.pages import embedding_map, negatives, overview, score_ranges, sts_results
+from paranmt_lab.pages import embedding_map, negatives, overview, score_ranges, sts_results, training
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
 st.navigation([
     st.Page(overview.page, title='Overview', icon=':material/dashboard:', url_path='overview', default=True),
     st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
+    st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
     st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
     st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
     st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),

@@ -130,7 +130,7 @@ def source_line(
     "One line that says where the figures of a page come from."
     parts = {}
     if corpus is not None: parts |= {'corpus': f'{corpus.name}, {corpus.rows:,} pairs, state {corpus_state(corpus)}'}
-    if run is not None: parts |= {'run': f"{run.name}, config {fingerprint(run.config)}, commit {(run.finished or {}).get('commit', 'unknown')}"}
+    if run is not None: parts |= {'run': f"{run.name}, config {fingerprint(run.config)}, commit {run.origin()['commit']}"}
     return ' · '.join(f'{k} **{escaped(v)}**' for k, v in (parts | facts | {'app': f'commit {_commit()}'}).items())
 
 @st.cache_data(ttl=60, max_entries=1, show_spinner=False)
