@@ -11,7 +11,7 @@ from datetime import date
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from paranmt_lab.encoders.gran import Gran
 from paranmt_lab.encoders.recurrent import Lstm
@@ -30,8 +30,9 @@ def batches(times, sentences, seed):
 
 def by_torch(theirs, matrix, packed):
     "torch.nn.LSTM over packed sequences, mean over time."
-    lengths, x_td = packed.offsets.diff(), matrix[packed.ids.long()].requires_grad_(torch.is_grad_enabled())
-    h, _ = pad_packed_sequence(theirs(pack_sequence(x_td.split(lengths.tolist()), enforce_sorted=False))[0])
+    lengths = packed.offsets.diff()
+    x_lnd = matrix[pad_sequence(packed.ids.long().split(lengths.tolist()))].requires_grad_(torch.is_grad_enabled())
+    h, _ = pad_packed_sequence(theirs(pack_padded_sequence(x_lnd, lengths, enforce_sorted=False))[0])
     return h.sum(0) / lengths[:, None]
 
 
