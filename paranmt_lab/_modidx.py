@@ -1018,8 +1018,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'paranmt_lab/pages/negatives.py'),
                                              'paranmt_lab.pages.negatives._shown_negatives': ( 'pages.negatives.html#_shown_negatives',
                                                                                                'paranmt_lab/pages/negatives.py'),
-                                             'paranmt_lab.pages.negatives._side_control': ( 'pages.negatives.html#_side_control',
-                                                                                            'paranmt_lab/pages/negatives.py'),
                                              'paranmt_lab.pages.negatives._sides': ( 'pages.negatives.html#_sides',
                                                                                      'paranmt_lab/pages/negatives.py'),
                                              'paranmt_lab.pages.negatives._spread': ( 'pages.negatives.html#_spread',

@@ -60,7 +60,7 @@ def runs(group, base, **levers):
 GROUPS = {
     'word-rate': runs('word-rate', WORD, flat1=dict(), fall1=dict(cooldown=1.), fall3=dict(learning_rate=3e-3, cooldown=1.)),
     'trigram-rate': runs('trigram-rate', TRIGRAM, flat1=dict(), fall2=dict(learning_rate=2e-3, cooldown=1.), fall5=dict(learning_rate=5e-3, cooldown=1.)),
-    'grams': [replace(TRIGRAM, name='fourgram', model='FOURGRAM', vocabulary=100_000), replace(TRIGRAM, name='fivegram', model='FIVEGRAM', vocabulary=150_000)],
+    'grams': [replace(TRIGRAM, name=name.lower(), model=name, vocabulary=size, learning_rate=2e-3, cooldown=1.) for name, size in (('FOURGRAM', 100_000), ('FIVEGRAM', 150_000))],
     'trigram-margin': runs('trigram-margin', TRIGRAM, m3=dict(margin=.3), m6=dict(margin=.6)),
     'trigram-mega': runs('trigram-mega', TRIGRAM, M10=dict(megabatch=10), M100=dict(megabatch=100)),
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300)),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SIDES', 'TrainConfig', 'usable', 'choose_pairs', 'features_of', 'sides', 'numbers_of', 'write_packed', 'count_types',
-           'renumber', 'write_arrays', 'recipe', 'TrainingData', 'prepare', 'MegaBatch']
+           'renumber', 'write_arrays', 'recipe', 'TrainingData', 'prepare', 'judge_vectors', 'MegaBatch']
 
 # %% ../../nbs/52_training.data.ipynb #9aed8ab2
 import hashlib, re, shutil, time
@@ -22,7 +22,7 @@ from ..corpus import Corpus
 from ..encoders.layers import tensors
 from ..encoders.sentence_encoder import SentenceEncoder
 from ..runs import Progress, fingerprint
-from ..settings import Settings, checksum, find_model, inside, write_json
+from ..settings import Settings, atomic, checksum, find_model, inside, write_json
 from ..encoders.kernels import take_sentences
 from ..encoders.gran import CELLS
 from ..encoders.recurrent import JOINS, POOLINGS
@@ -74,6 +74,9 @@ class TrainConfig:
     sampling: str = 'MAX'        # The hardest of the pool (MAX), any (RAND), or one of the two for each sentence (MIX)
     apart: float = -2.0          # How much less similar than its partner a negative has to be; -2 admits all
     apart_from: int = 0          # Epoch from which on that holds
+    judge: str = ''              # Encoder (name of a model, or folder) whose word counts: what it finds too similar is no negative
+    judge_above: float = 0.9     # Cosine under the judge from which on two sentences are taken for paraphrases
+    flagged: bool = False        # Keep out what people have flagged as false negatives, as it stands when the run begins
     patience: int = 0            # Epochs without a better development score before the run ends, its best encoder kept; 0: all epochs, the last encoder
     reference: bool = False      # Exclusion, Adam's epsilon and concatenation as in the published programs
     seed: int = 0                # Of everything random
@@ -90,7 +93,7 @@ class TrainConfig:
 SIDES = 'source', 'reference', 'translation'  # columns that may be a side
 _RANGES = dict(dim=(1, 100_000), hidden=(0, 100_000), variational=(0, 0.99), vocabulary=(1, 2**31 - 2), min_count=(1, 10**9), batch_size=(1, 10**6), megabatch=(1, 10**5), margin=(0, 2),
                learning_rate=(1e-9, 10), epochs=(1, 10**5), scramble=(0, 1), limit=(0, 10**12), seed=(0, 2**63), evaluate_every=(0, 10**9),
-               checkpoint_every=(0, 10**9), grow=(0, 10**9), sides=(1, 2), dropout=(0, 0.99), word_dropout=(0, 0.99), apart=(-2, 2), apart_from=(0, 10**5), patience=(0, 10**5), warmup=(0, 10**9), cooldown=(0, 1), decay=(0, 10), pull=(0, 10), clip=(0, 10**6), probes=(0, 10**4))
+               checkpoint_every=(0, 10**9), grow=(0, 10**9), sides=(1, 2), dropout=(0, 0.99), word_dropout=(0, 0.99), apart=(-2, 2), apart_from=(0, 10**5), judge_above=(-1, 1), patience=(0, 10**5), warmup=(0, 10**9), cooldown=(0, 1), decay=(0, 10), pull=(0, 10), clip=(0, 10**6), probes=(0, 10**4))
 
 def _check(config):
     "Refuse a value of the wrong kind or out of its range."
@@ -289,6 +292,26 @@ def prepare(
         if not home.is_dir(): part.rename(home)
     finally: shutil.rmtree(part, ignore_errors=True)
     return TrainingData(home)
+
+# %% ../../nbs/52_training.data.ipynb #3884f829
+def judge_vectors(
+    data: TrainingData, # Arrays of the run
+    corpus: Corpus, # Where the sentences are
+    config: TrainConfig, # Its judge
+    s: Settings, # Where encoders are
+) -> np.ndarray: # (2n, d) float16, mapped into memory: both sides of each pair
+    "The judge's vectors of all sentences."
+    model = find_model(config.judge, s)
+    path = data.folder / f"judge-{checksum(model / 'encoder.json')}.npy"
+    if not path.exists():
+        judge = SentenceEncoder.load(model)
+        with atomic(path) as part:
+            vectors, done = np.lib.format.open_memmap(part, 'w+', np.float16, (2 * len(data), judge.dim)), 0
+            for batch in usable(corpus, np.sort(data.pair_id), (config.first, config.second)):
+                vectors[done:done + 2 * len(batch)] = judge.encode(sides(batch), dtype='float16')
+                done += 2 * len(batch)
+            vectors.flush()
+    return np.load(path, mmap_mode='r')
 
 # %% ../../nbs/52_training.data.ipynb #42289adc
 class MegaBatch:

@@ -19,21 +19,22 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor, nn
 
+from ..annotation.store import EventLog, flagged_pairs
 from ..corpus import Corpus
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
 from ..evaluation.sts import evaluate_sts, record_results
 from ..runs import Progress, Run
 from ..selection import selected_ids
-from ..settings import Settings, atomic, find_model, settings, write_json
+from ..settings import Settings, atomic, find_model, read_json, settings, write_json
 from ..text import Vocabulary, read_vectors
-from .data import MegaBatch, TrainConfig, TrainingData, choose_pairs, prepare
+from .data import MegaBatch, TrainConfig, TrainingData, choose_pairs, judge_vectors, prepare
 from .deferred import DeferredAdam
 from .megabatch import cosine, cut, epoch_order, mine, pair_cosines
 from .mining import mine_compiled
 from .optimizer import DenseAdam, Optimizer
 from .ranks import Ranks
-from .sampling import LOSSES, ceilings, mega_sizes, sampled
+from .sampling import LOSSES, ceilings, judged, mega_sizes, merge_segments, sampled
 
 # %% ../../nbs/52_training.loop.ipynb #5a47eb6b
 def new_encoder(
@@ -82,8 +83,9 @@ class Trainee:
         config: TrainConfig, # Config of the run
         data: TrainingData, # Its arrays
         s: Settings, # Where things are, and on what device to train
+        judge: np.ndarray | None = None, # (2n, d) what a judge says of all sentences
     ):
-        self.config, self.data, self.device = config, data, _device(s)
+        self.config, self.data, self.device, self.judge = config, data, _device(s), judge
         self.ranks = Ranks(self.device)
         self.batch = config.batch_size * self.ranks.world
         self.encoder = new_encoder(config, data.vocabularies, s)
@@ -133,12 +135,14 @@ def negatives(
     self: Trainee,
     vectors: Tensor, # (n, 2, d) vectors of pairs
     segments: Tensor, # (n,) their segments
+    rows: np.ndarray, # (n,) which pairs of the data they are
 ) -> np.ndarray: # (2, n) sentence numbers of the negatives of first and of second sides; -1 for none
     "The hardest admissible negatives among some pairs."
-    config, sides = self.config, vectors.unbind(1)
-    if config.apart > -2 and self.epoch >= config.apart_from: found = mine(*sides, segments, config.negatives, config.reference, ceilings=ceilings(*sides, config.apart))
-    else: found = self.mine(*sides, segments, config.negatives, config.reference)
-    return np.stack([x.cpu().numpy() for x in found])
+    config, sides, experiment = self.config, vectors.unbind(1), {}
+    if config.apart > -2 and self.epoch >= config.apart_from: experiment['ceilings'] = ceilings(*sides, config.apart)
+    if self.judge is not None: experiment['veto'] = judged(*(torch.from_numpy(self.judge[2 * rows + side]).to(self.device) for side in (0, 1)), config.judge_above)
+    search = partial(mine, **experiment) if experiment else self.mine
+    return np.stack([x.cpu().numpy() for x in search(*sides, segments, config.negatives, config.reference)])
 
 # %% ../../nbs/52_training.loop.ipynb #4875b12f
 @patch
@@ -238,7 +242,7 @@ def record(
         size = m * self.batch
         for start in np.unique(probes // size * size):
             piece = slice(start, start + size)
-            found = mined if m == config.megabatch else self.negatives(vectors[piece], mega.segments[piece])
+            found = mined if m == config.megabatch else self.negatives(vectors[piece], mega.segments[piece], mega.rows[piece])
             units = torch.nn.functional.normalize(vectors[piece], dim=2)
             for i in probes[probes // size * size == start] - start: self._note(m, self.data.pair_id[mega.rows[piece]], units, mega.segments[piece], found, i)
 
@@ -342,7 +346,7 @@ def mega_batch(
     torch.manual_seed(int(rng.integers(2**62)))  # dropout
     mega = MegaBatch(self.data, rows, config.scramble, rng, config.scramble_each)
     vectors = self.encode(mega)
-    mined = sampled(self.negatives(vectors, mega.segments), mega.segments.numpy(), config.sampling, config.negatives, rng)
+    mined = sampled(self.negatives(vectors, mega.segments, mega.rows), mega.segments.numpy(), config.sampling, config.negatives, rng)
     self.record(mega, vectors, mined)
     for pairs in cut(np.arange(len(mega)), self.batch): yield self.update(mega, pairs, *mined)
 
@@ -423,7 +427,7 @@ def train(
 ) -> Run: # The run, finished unless it was stopped
     "Train an encoder, or go on training it."
     s = s or settings()
-    if config.start: find_model(config.start, s) # what is not there is missed before a folder is made
+    for model in filter(None, (config.start, config.judge)): find_model(model, s) # what is not there is missed before a folder is made
     corpus, processes = Corpus.open(config.corpus, s), Ranks(_device(s))
     if processes.rank: processes.wait()  # the first one makes the folder and the arrays
     run = Run.create(s.runs, config.name, config)
@@ -431,13 +435,22 @@ def train(
     ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
     if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
     if config.vectors: write_json(run.folder / 'coverage.json', vector_coverage(data.vocabularies['word'], read_vectors(s.resources / config.vectors)[0]))
+    if config.flagged: data.segment = merge_segments(data.segment, _flagged(run, data, corpus, s))
+    judge = judge_vectors(data, corpus, config, s) if config.judge else None
     if not processes.rank: processes.wait()
-    trainee = Trainee(config, data, s)
+    trainee = Trainee(config, data, s, judge)
     trainee.restore(run)
     with (torch_threads(max(1, s.workers // processes.world)),
           Progress(config.epochs * len(data), 'pairs', None if processes.rank else run.folder, done=trainee.pairs, show=False if processes.rank else show) as progress):
         _train(run, trainee, corpus, s, progress, lambda: progress.stopping or stop())
     return run
+
+def _flagged(run, data, corpus, s):
+    "Places of pairs that people have flagged, as it stood when the run began."
+    path = run.folder / 'flagged.json'
+    if not path.exists(): write_json(path, flagged_pairs(EventLog(s.annotations), corpus.name).tolist())
+    place = {int(pair): k for k, pair in enumerate(data.pair_id)}
+    return np.array([(place[a], place[b]) for a, b in read_json(path) if a in place and b in place], np.int64).reshape(-1, 2)
 
 @contextmanager
 def torch_threads(

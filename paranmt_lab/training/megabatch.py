@@ -7,7 +7,7 @@ __all__ = ['Pool', 'POOLS', 'REFERENCE', 'cosine', 'margin_loss', 'margin_loss_s
            'epoch_order', 'cut', 'scramble']
 
 # %% ../../nbs/50_training.megabatch.ipynb #6e71b43e
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -112,6 +112,7 @@ def mine(
     reference: bool = False, # Exclude as the published programs do: the own pair only, by a poor similarity
     block: int = 256, # Rows of the matrix of cosines in memory at a time
     ceilings: Tensor | None = None, # (2, n) most similarity of a negative of each first and second side; None: any
+    veto: Callable[[int, int, slice, slice], Tensor] | None = None, # Which sentences of side b and some columns may not be negatives of those of side a and some rows
 ) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of the negatives of first and of second sides; -1 if there is none
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     units, n = [torch.nn.functional.normalize(x, dim=1) for x in (first, second)], len(first)
@@ -120,6 +121,7 @@ def mine(
     k = 2 * torch.arange(n, device=first.device)
     best, at = first.new_full((2, n), -torch.inf), torch.full((2, n), -1, device=first.device)
     for a, b, rows, columns, cosines in _blocks(units, groups.to(first.device), pool, excluded, block):
+        if veto: cosines.masked_fill_(veto(a, b, rows, columns), -torch.inf)
         value, where = (cosines if ceilings is None else cosines.masked_fill(cosines > ceilings[a, rows, None], -torch.inf)).max(1)
         _keep_best(best[a, rows], at[a, rows], value, k[columns][where] + b)
         value, where = (cosines if ceilings is None else cosines.masked_fill(cosines > ceilings[b, columns], -torch.inf)).max(0)
