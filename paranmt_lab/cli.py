@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['app', 'translate_app', 'EXPECTED', 'DEMO', 'main', 'show_note', 'show_table', 'command', 'import_', 'translate_train',
-           'translate_run', 'score_', 'select_', 'train_', 'evaluate', 'evaluate_', 'show_results', 'list_', 'app_',
-           'demo']
+           'translate_run', 'score_', 'select_', 'train_', 'evaluate', 'evaluate_', 'show_results', 'card_of',
+           'export_', 'list_', 'app_', 'demo']
 
 # %% ../nbs/70_cli.ipynb #5cc95fa7
 import inspect, os, shlex, sys
@@ -25,11 +25,12 @@ from rich.table import Table
 
 from .bitext.importing import import_bitext, import_summary
 from .corpus import Corpus, list_corpora
+from .encoders.export import export_encoder, model_card
 from .encoders.sentence_encoder import SentenceEncoder
-from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, record_results, side_by_side, token_overlap
+from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, by_year, record_results, side_by_side, token_overlap
 from .registry import measure_of, score
 from .runs import Run, list_runs
-from .selection import PAPER_RANGES, Selection, list_selections, range_table, select
+from .selection import PAPER_RANGES, Selection, list_selections, range_table, read_selection, select
 from .settings import Settings, find_model, settings
 from .training.loop import TrainConfig, evaluate_run, train
 from .translate.driver import translate_corpus
@@ -285,6 +286,43 @@ def show_results(
         development = ', '.join(f'{r.system} {r.STS17}' for r in PAPER_6[PAPER_6.M == 40].itertuples())
         columns = ['system', 'dim', '2012', '2013', '2014', '2015', '2016', THREE_YEARS]
         show_table(theirs[theirs.source == 'paranmt.8'][columns].rename(columns={'2013': '2013 with SMT'}), f'paranmt.8, from 5 million pairs (STS17 by paranmt.6: {development})')
+
+# %% ../nbs/70_cli.ipynb #7724ce4b
+def card_of(
+    folder:Path,             # Folder of an encoder: a run's, or a model
+    encoder:SentenceEncoder, # What it holds
+    s:Settings,              # Where runs and corpora are
+    **form,                  # `dtype` and `static`, as for `export_encoder`
+) -> str:                    # Markdown
+    "The card of a run's encoder or of a model."
+    own = folder.parent.parent == s.runs
+    name = folder.parent.name if own else folder.name
+    run = Run(s.runs / name) if (s.runs / name / 'config.json').is_file() else None
+    if run and not own and run.config.get('kind') != 'evaluation': run = None # a run of that name that made another encoder
+    config, path = run.config if run else {}, run.folder / 'results.parquet' if run else None
+    corpus = Corpus.open(config['corpus'], s) if config.get('corpus') in list_corpora(s) else None
+    selection = read_selection(corpus, config['selection']) if corpus and config.get('selection') in list_selections(corpus) else None
+    notes = folder / 'README.md'
+    return model_card(encoder, run, corpus, selection, by_year(pd.read_parquet(path)) if path and path.exists() else None, name,
+                      notes.read_text(encoding='utf-8') if notes.exists() else '', **form)
+
+# %% ../nbs/70_cli.ipynb #642f42fb
+@command(app, 'export')
+def export_(
+    system:str, # A run, or a model
+    folder:Path, # Folder to make; an older export there is replaced
+    *,
+    dtype:str='float32', # How matrices are stored: float32, float16 or int8
+    static:bool=True, # Without code where the encoder allows it: WORD, float32, policy vector
+):
+    "Write an encoder as a folder that `sentence_transformers.SentenceTransformer` loads, with a model card."
+    s = settings()
+    source = _encoder_folder(system, s)
+    encoder = SentenceEncoder.load(source)
+    export_encoder(encoder, folder, card_of(source, encoder, s, dtype=dtype, static=static), dtype, static)
+    show_table(pd.DataFrame([(p.name, p.stat().st_size) for p in sorted(Path(folder).iterdir())], columns=['file', 'bytes']), f'{encoder.model} of {system}')
+    trust = ', trust_remote_code=True' if (Path(folder) / 'paranmt_modules.py').exists() else ''
+    show_note(f"SentenceTransformer('{folder}'{trust})")
 
 # %% ../nbs/70_cli.ipynb #ac7e5886
 @command(app, 'list')

@@ -147,7 +147,7 @@ def export_encoder(
     with whole_folder(folder) as part:
         if static and dtype == 'float32' and is_static(encoder): _write_static(encoder, part)
         else: _write_portable(encoder, part, dtype)
-        (part / 'README.md').write_text(card or model_card(encoder, static=static and dtype == 'float32'), encoding='utf-8')
+        (part / 'README.md').write_text(card or model_card(encoder, dtype=dtype, static=static), encoding='utf-8')
     return Path(folder)
 
 # %% ../../nbs/14_encoders.export.ipynb #8f0207d1
@@ -155,8 +155,8 @@ def markdown_table(
     header:Sequence[str],         # Names of the columns
     rows:Iterable[Sequence[Any]], # Cells
 ) -> str:                         # Markdown
-    "A table; floats with one decimal."
-    cell = lambda x: (f'{x:.1f}' if isinstance(x, float) else f'{x:,}' if isinstance(x, int) and not isinstance(x, bool) else str(x)).replace('|', '\\|').replace('\n', ' ')
+    "A table; floats with one decimal, NaN in words."
+    cell = lambda x: ('undefined' if x != x else f'{x:.1f}' if isinstance(x, float) else f'{x:,}' if isinstance(x, int) and not isinstance(x, bool) else str(x)).replace('|', '\\|').replace('\n', ' ')
     line = lambda cells: f"| {' | '.join(cells)} |"
     return '\n'.join([line(header), line(['---'] * len(header)), *(line(map(cell, row)) for row in rows)])
 
@@ -171,12 +171,12 @@ tags: [sentence-transformers, sentence-similarity, feature-extraction, paraphras
 ---
 """
 
-def _what(encoder, static):
+def _what(encoder, static, dtype):
     sizes = [(f'vocabulary: {f}', f'{v.unknown:,} types and the unknown; policy `{v.policy}`') for f, v in encoder.vocabularies.items()]
     parameters = sum(p.numel() for p in encoder.layer.parameters())
     kind = 'static: StaticEmbedding of sentence-transformers, no code' if static else 'portable: `paranmt_modules.py` of this folder, plain PyTorch'
-    return markdown_table(['what', 'value'], [('model', f'{encoder.model}, as in Table 8 of ParaNMT-50M (Wieting and Gimpel, 2018)'), ('dimensions', encoder.dim), ('parameters', parameters),
-                                              *sizes, ('folder', kind)])
+    return markdown_table(['what', 'value'], [('model', f'{encoder.model}, in the language of ParaNMT-50M (Wieting and Gimpel, 2018)'), ('dimensions', encoder.dim), ('parameters', parameters),
+                                              *sizes, ('folder', kind), ('numbers', dtype if dtype == 'float32' else f'{dtype}; figures were measured with the encoder as it was')])
 
 def _usage(static):
     trust = '' if static else ', trust_remote_code=True'
@@ -199,7 +199,7 @@ def _figures(run, years):
     there = results[results.status != 'not available']
     rows = [(r.task, r.dataset, int(r.n), 100 * r.pearson, 100 * r.spearman, '' if r.status == 'ok' else r.status) for r in there.itertuples()]
     text = [f"Pearson's r and Spearman's rho, times 100, of cosines with people's grades. Measured {there.date.max()[:10]} by commit {', '.join(sorted(set(there.commit)))}."] if len(there) else []
-    if years is not None: text.append(markdown_table(['year', 'sets', 'mean r', 'note'], [(str(y), r.sets, 'not available' if pd.isna(r.pearson) else float(r.pearson), r.note) for y, r in years.iterrows()]))
+    if years is not None and len(years): text.append(markdown_table(['year', 'sets', 'mean r', 'note'], [(str(y), r.sets, 'not available' if pd.isna(r.pearson) else float(r.pearson), r.note) for y, r in years.iterrows()]))
     if rows: text.append(markdown_table(['task', 'data set', 'pairs', 'r', 'rho', 'note'], rows))
     if absent := [f'{r.task} {r.dataset}' for r in results[results.status == 'not available'].itertuples()]: text.append(f"Not available where it was measured: {', '.join(absent)}.")
     return '\n\n'.join(text)
@@ -207,14 +207,21 @@ def _figures(run, years):
 # %% ../../nbs/14_encoders.export.ipynb #3e4e75f3
 def _data(run, corpus, selection):
     config, done = (run.config, run.finished or {}) if run else ({}, {})
-    if 'corpus' not in config: return 'Not recorded here.', 'Not recorded here: ask whoever made the encoder.'
+    if 'corpus' not in config: return 'Not recorded here.', 'Not recorded here: see its own card, or ask whoever made the encoder.'
     manifests = corpus.manifests() if corpus else {}
     facts = [('corpus', config['corpus'] + ('' if corpus else ' (no longer in the workspace)')), ('pairs of the corpus', corpus.rows if corpus else 'not recorded'),
              ('selection', config.get('selection') or 'all pairs'), ('pairs trained on', done.get('pairs', 'not recorded'))]
     if selection: facts += [(s['step'], f"{s['pairs']:,} pairs left") for s in selection['steps']] + ([('why', selection['reason'])] if selection.get('reason') else [])
     if job := manifests.get('translate', {}).get('job'): facts.append(('back-translated', f"corpus {job['source']} by {job['engine'].get('model', 'not recorded')}, beam {job['beam_size']}"))
+    return markdown_table(['what', 'value'], facts), _licence(config, manifests)
+
+def _licence(config, manifests):
+    "What is known of the terms of all that went into an encoder."
     licences = sorted({m['licence'] for m in manifests.values() if m.get('licence')})
-    return markdown_table(['what', 'value'], facts), ('The sources are under ' + ', '.join(licences) + ', as their corpus says.' if licences else 'The corpus names no licence of its sources; find it out before you publish the encoder.')
+    said = ['The sources are under ' + ', '.join(licences) + ', as their corpus says.' if licences else 'The corpus names no licence of its sources; find it out before you publish the encoder.']
+    if model := manifests.get('translate', {}).get('job', {}).get('engine', {}).get('model'): said.append(f'The translations were made by {model}, whose card says what it was trained on.')
+    if start := config.get('start') or config.get('vectors'): said.append(f'The encoder started from {start}, which has terms of its own.')
+    return ' '.join(said)
 
 # %% ../../nbs/14_encoders.export.ipynb #70eb6a54
 def _demoted(text):
@@ -227,8 +234,8 @@ LIMITS = """- English, unless the data above say otherwise; lower case, no word 
 - It brings along what its data bring along; it was not tested for fairness."""
 
 # %% ../../nbs/14_encoders.export.ipynb #5614feb3
-def _config(run):
-    if not run or 'model' not in run.config: return 'Not recorded here.'
+def _config(run, encoder):
+    if not run or 'model' not in run.config: return f'How it was trained is not recorded here. The layer: `{json.dumps(encoder.layer.config())}`'
     made = run.finished or {}
     return markdown_table(['setting', 'value'], [(k, json.dumps(v, ensure_ascii=False)) for k, v in run.config.items()]) + (
         f"\n\nTrained until {made['date'][:10]} with commit {made['commit']} on {made['device']}, torch {made['torch']}." if made else '\n\nThe training has not finished.')
@@ -241,13 +248,14 @@ def model_card(
     years:pd.DataFrame|None=None,    # Means over the years' data sets, as `by_year` gives them
     name:str='',                     # Name; the run's, or the model's, where none is given
     notes:str='',                    # Card that somebody wrote by hand, appended
-    static:bool=True,                # Of a static folder where the encoder allows it, as for `export_encoder`
+    dtype:str='float32',             # As for `export_encoder`
+    static:bool=True,                # As for `export_encoder`
 ) -> str:                            # Markdown with front matter
     "Everything that was written down about an encoder, for README.md."
-    static, (data, licence) = static and is_static(encoder), _data(run, corpus, selection)
+    static, (data, licence) = static and dtype == 'float32' and is_static(encoder), _data(run, corpus, selection)
     limits = LIMITS + ("\n- Pooling `last` of a `reference` BLSTM reads the last place of a padded batch, as in 2017: a vector depends on the longest sentence beside it."
                        if '"pooling": "last", "join"' in (layer := json.dumps(encoder.layer.config())) and '"bidirectional": true' in layer and '"reference": true' in layer else '')
-    parts = {'': f'A sentence encoder made with ParaNMT Lab. Similarity is the cosine of two vectors.\n\n{_what(encoder, static)}', 'Usage': _usage(static), 'Figures': _figures(run, years),
-             'Data': data, 'Licence': licence, 'Settings': _config(run), 'Limits': limits, 'From its own card': _demoted(notes)}
+    parts = {'': f'A sentence encoder made with ParaNMT Lab. Similarity is the cosine of two vectors.\n\n{_what(encoder, static, dtype)}', 'Usage': _usage(static), 'Figures': _figures(run, years),
+             'Data': data, 'Licence': licence, 'Settings': _config(run, encoder), 'Limits': limits, 'From its own card': _demoted(notes)}
     body = '\n\n'.join(f'## {head}\n\n{text}' if head else text for head, text in parts.items() if text)
     return f"{FRONT}\n# {name or (run.name if run else encoder.model)}\n\n{body}\n\nWritten {provenance()['date'][:10]} by `paranmt export`.\n"
