@@ -10,7 +10,7 @@ __all__ = ['app', 'translate_app', 'EXPECTED', 'DEMO', 'main', 'show_note', 'sho
 # %% ../nbs/70_cli.ipynb #5cc95fa7
 import inspect, os, shlex, sys
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -95,6 +95,11 @@ def _field(field, help):
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind), help
 
 # %% ../nbs/70_cli.ipynb #cd218888
+def _described(config):
+    "Comments of a dataclass's fields, those of the classes it is built on too."
+    return {name: text for part in reversed(config.__mro__) if is_dataclass(part) for name, text in docments(part, returns=False).items() if text}
+
+# %% ../nbs/70_cli.ipynb #a6126b0d
 def command(
     group:typer.Typer,        # Program, or group of commands, to add it to
     name:str,                 # Name of the command
@@ -105,7 +110,7 @@ def command(
     def register(f): # Function whose parameters are described
         help = docments(f, returns=False)
         made = [(p, help.get(p.name) or '') for p in inspect.signature(f).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        if config: made += [_field(x, docments(config, returns=False).get(x.name) or '') for x in fields(config) if x.name not in but]
+        if config: made += [_field(x, _described(config).get(x.name) or '') for x in fields(config) if x.name not in but]
         parameters = [_parameter(p, text) for p, text in made]
         f.__signature__ = inspect.Signature(parameters)
         f.__annotations__ = {p.name: p.annotation for p in parameters}
