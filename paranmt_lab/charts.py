@@ -209,7 +209,7 @@ def pool_spread(
     marks = [base.mark_rule(color=ROLE['pool']).encode(**bar(0, 100)), base.mark_rule(color=ROLE['pool'], strokeWidth=4).encode(**bar(5, 95)),
              base.mark_bar(color=ROLE['pool'], height=14).encode(**bar(25, 75), tooltip=tip), base.mark_tick(color='#555', thickness=2, height=14).encode(x='pool_50:Q'),
              base.mark_tick(color=ROLE['pool'], thickness=2, height=10).encode(x='pool_99:Q')]
-    marks += [getattr(base.transform_calculate(role=f"'{name}'"), mark)(**look).encode(**role(name), tooltip=tip) for name, mark, look in (('partner', 'mark_tick', dict(thickness=4, height=24)), ('negative', 'mark_circle', dict(size=140, opacity=1)))]
+    marks += [getattr(base.transform_calculate(role=f"'{name}'"), mark)(**look).encode(**role(name), tooltip=tip) for name, mark, look in (('partner', 'mark_tick', dict(thickness=4, height=24, opacity=1)), ('negative', 'mark_circle', dict(size=140, opacity=1)))]
     return alt.layer(*marks).properties(height=alt.Step(40))
 
 # %% ../nbs/60_charts.ipynb #9e765634

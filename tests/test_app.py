@@ -2,13 +2,18 @@
 
 The workspace is made from the sample by `app_workspace.build`. Screenshots go to tests/screenshots/ (not committed) to be looked at.
 """
+import json
 import os
 import re
+import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -259,16 +264,182 @@ def test_negatives(page, workspace):
         assert row.negative == pairs.loc[row.negative_pair_id, row.negative_side]
         assert pairs.segment[row.negative_pair_id] != pairs.segment[30]
         assert abs(float(unit(row.negative) @ probe) - row.cosine) < 1e-4
-    recorded = pd.read_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
-    assert f'{recorded.pair_id.nunique()} probes, {recorded.epoch.nunique()} epochs' in page.text()
-    saved = page.saved('recorded_save')
-    assert set(saved.negative) <= set(recorded.negative) and np.isin(np.round(saved.cosine.astype(float), 5), np.round(recorded.cosine_negative, 5)).all()
     page.shot('negatives')
     page.tab.locator('h1').click()
     page.tab.keyboard.press('n')
     page.tab.wait_for_timeout(1500)
     page.settle()
     assert page.address_bar()['probe'] != ['30']
+
+
+def test_negatives_that_a_run_recorded(page, workspace):
+    "A probe at each M and epoch, with what it was drawn from, as they lie in negatives.parquet; the most suspect first, N goes on."
+    recorded = pd.read_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
+    page.open('negatives', run='word-trigram-m20', view='recorded', m=1, epoch=2)
+    assert f'{recorded.pair_id.nunique()} probes, {recorded.epoch.nunique()} epochs' in page.text()
+    order = recorded[(recorded.megabatch == 1) & (recorded.epoch == 1)].assign(gap=lambda f: f.cosine_partner - f.cosine_negative).sort_values(['gap', 'pair_id', 'side'])
+    for probe in order.head(2).itertuples(): # the page counts epochs from 1, the file from 0
+        rows = recorded[(recorded.pair_id == probe.pair_id) & (recorded.side == probe.side)].sort_values(['megabatch', 'epoch'])
+        saved = page.saved('recorded_rows_save')
+        assert saved.M.tolist() == rows.megabatch.tolist() and saved.epoch.tolist() == (rows.epoch + 1).tolist() and saved.negative.tolist() == rows.negative.tolist()
+        for shown, column in {'cosine': 'cosine_negative', 'cosine_partner': 'cosine_partner', 'pool': 'pool', 'pool_50': 'pool_50', 'pool_95': 'pool_95', 'pool_99': 'pool_99'}.items():
+            np.testing.assert_allclose(saved[shown].astype(float), rows[column])
+        hand = page.tab.inner_text('.st-key-hand')
+        assert probe.sentence in hand and probe.negative in hand and f'M = 1, epoch = 2, cosine {probe.cosine_negative:.3f}' in hand
+        page.tab.locator('h1').click()
+        page.tab.keyboard.press('n')
+        page.tab.wait_for_timeout(1500)
+        page.settle()
+    page.shot('negatives-recorded')
+    old = recorded.drop(columns=[c for c in recorded if c.startswith('pool')]) # a run of before the pool was recorded
+    try:
+        old.to_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
+        assert 'not recorded' in page.open('negatives', run='word-trigram-m20', view='recorded').text()
+    finally: recorded.to_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
+
+
+def events(workspace):
+    "The annotation database, read without the package."
+    file = workspace / 'annotations.sqlite'
+    if not file.exists(): return []
+    with closing(sqlite3.connect(file)) as db: return [(annotator, kind, json.loads(payload)) for annotator, kind, payload in db.execute('SELECT annotator, kind, payload FROM events ORDER BY id')]
+
+
+def test_flag_key_of_negatives(page, workspace):
+    "F stores an event about the negative in hand, F again takes it back by another; to look writes nothing."
+    before = len(events(workspace))
+    page.open('negatives', run='word-trigram-m20', probe=30)
+    table = page.saved('negatives_save').set_index('M')
+    assert len(events(workspace)) == before
+    for flagged in (True, False, True):
+        page.tab.locator('h1').click()
+        page.tab.keyboard.press('f')
+        page.tab.wait_for_selector('text=Take the flag back' if flagged else 'text=Flag as a false negative')
+        page.settle()
+        annotator, kind, said = events(workspace)[-1]
+        assert annotator and kind == 'false negative'
+        assert (said['corpus'], said['pair_id'], said['side'], said['flagged'], said['run'], said['M']) == ('talk-reworded', 30, 'reference', flagged, 'word-trigram-m20', 20)
+        assert (said['negative'], said['negative_pair_id'], said['negative_side']) == (table.negative[20], table.negative_pair_id[20], table.negative_side[20])
+    assert len(events(workspace)) == before + 3
+    assert 'False negatives flagged in talk-reworded: 1' in page.text()
+    page.shot('negatives-flagged')
+    page.tab.keyboard.press('f')
+    page.tab.wait_for_selector('text=Flag as a false negative')
+
+
+def logged(workspace, run):
+    "metrics.jsonl, read without the package."
+    return pd.DataFrame([json.loads(line) for line in (workspace / 'runs' / run / 'metrics.jsonl').read_text().splitlines()]).groupby('step').last().reset_index()
+
+
+def test_training(page, workspace):
+    "Figures of two runs are those of their files; the table says in what they differ."
+    names = ['word-trigram-m20', 'trigram-m1']
+    page.open('training', runs=names)
+    saved = page.saved('metrics_save').replace('', np.nan)
+    for name in names:
+        own, file = saved[saved.run == name], logged(workspace, name)
+        for figure in ('step', 'epoch', 'loss', 'active', 'cosine_pairs', 'cosine_negatives', 'pairs_per_second', 'development'):
+            np.testing.assert_allclose(own[figure].astype(float), file[figure].astype(float))
+    facts = page.table('facts').set_index('fact')
+    assert facts.loc['megabatch'].to_dict() == {'word-trigram-m20': '20', 'trigram-m1': '1'} and not {'epochs', 'dim'} & set(facts.index)
+    for name in names:
+        assert facts[name]['development'] == f'{logged(workspace, name).development.iloc[-1]:.1f}'
+        assert facts[name]['commit'] == json.loads((workspace / 'runs' / name / 'done.json').read_text())['commit'] and facts[name]['corpus'] == 'talk-reworded'
+    for figure in ('loss', 'active', 'development', 'pairs_per_second', 'cosine_pairs', 'cosine_negatives'): assert page.tab.query_selector(f'.st-key-curve_{figure} .vega-embed'), figure
+    assert logged(workspace, names[0]).development_set.dropna().iloc[0] in page.text()
+    page.shot('training')
+    page.open('training', runs=names, over='seconds', smooth=50).shot('training-seconds')
+
+
+@pytest.fixture
+def at_work(workspace):
+    "A run at work: its folder and its progress, which somebody keeps writing."
+    from paranmt_lab.runs import Progress, Run
+    run, over = Run.create(workspace / 'runs', 'at-work', json.loads((workspace / 'runs/trigram-m1/config.json').read_text()) | dict(name='at-work', model='<b>bold</b>')), threading.Event()
+    run.log(100, epoch=0.1, loss=0.9)
+    with Progress(1000, 'pairs', run.folder, every=0, show=False) as job:
+        def breathe():
+            while not over.wait(0.5): job.advance(0)
+        breath = threading.Thread(target=breathe)
+        breath.start()
+        try: yield run, job
+        finally:
+            over.set()
+            breath.join()
+    shutil.rmtree(run.folder)
+
+
+def test_training_live(page, workspace, at_work):
+    "Progress and curve of a run at work move without a click; stopping takes two clicks and writes the file that the run looks for."
+    run, job = at_work
+    time.sleep(0.2)
+    job.advance(250)
+    page.open('training')
+    page.tab.wait_for_selector('text=250 of 1,000 pairs')
+    assert 'left' in page.text() and 'a second' in page.text() and page.table('facts').set_index('fact')['at-work']['step'] == '100'
+    page.shot('training-live')
+    run.log(200, epoch=0.2, loss=0.7)
+    job.advance(300)
+    page.tab.wait_for_selector('text=550 of 1,000 pairs')
+    for _ in range(60):
+        if page.table('facts').set_index('fact')['at-work']['step'] == '200': break
+    else: raise AssertionError('the table did not follow')
+    page.tab.locator('.st-key-stop_at-work button').first.click()
+    page.tab.wait_for_selector('.st-key-really_at-work button')
+    assert not (run.folder / 'stop').exists() and not job.stopping
+    page.tab.locator('.st-key-really_at-work button').first.click()
+    page.tab.wait_for_selector('text=Asked to stop')
+    assert (run.folder / 'stop').exists() and job.stopping
+    job.__exit__(None, None, None)
+    job.advance = lambda *args, **figures: None # it has left
+    page.tab.wait_for_selector('text=No run is at work now.')
+    page.settle()
+    assert page.table('facts').set_index('fact')['at-work']['status'] == 'stopped'
+
+
+def test_training_names_what_is_broken(page, workspace):
+    "A torn config, torn metrics and a failed run are named, their text is inert, and the good run beside them is drawn."
+    from paranmt_lab.runs import Progress, Run
+    runs, evil = workspace / 'runs', '<img src=x onerror="window.hacked = 1"> ![x](http://198.51.100.7/x.png) $x^2$'
+    made = [Run.create(runs, name, dict(corpus=evil, model=evil)).folder for name in ('broken-config', 'broken-metrics', 'died')]
+    try:
+        (made[0] / 'config.json').write_text('{"corpus": "ta')
+        (made[1] / 'metrics.jsonl').write_bytes(b'null\n\xff\xfe\n{"step": 1, "loss": 0.5, "note": "<b>", "development": 9, "development_set": ' + json.dumps(evil).encode() + b'}\n{"step": 2, "lo')
+        with pytest.raises(RuntimeError), Progress(5, folder=made[2], show=False): raise RuntimeError(evil)
+        page.open('training', runs=['broken-metrics', 'died', 'trigram-m1'])
+        text = page.text()
+        assert 'broken-config cannot be read' in text and '3 lines of metrics.jsonl of broken-metrics cannot be read' in text
+        assert f'died is failed: RuntimeError: {evil}' in text
+        assert page.table('facts').set_index('fact').loc['status'].tolist() == ['not started', 'failed', 'finished']
+        assert page.tab.query_selector('.st-key-curve_loss .vega-embed')
+        assert page.tab.evaluate('window.hacked') is None and not page.tab.query_selector('[data-testid=stMain] img, [data-testid=stMain] iframe')
+        page.shot('training-broken')
+    finally:
+        for folder in made: shutil.rmtree(folder)
+
+
+def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
+    "Sentences of a corpus in hand are shown letter for letter."
+    from app_workspace import HOSTILE
+    from paranmt_lab.runs import Run
+    run = Run.create(workspace / 'runs', 'hostile-run', dict(corpus='hostile', megabatch=2, margin=0.4))
+    try:
+        rows = [dict(epoch=e, megabatch=m, pair_id=i, side=1, negative_pair_id=(i + 1) % len(HOSTILE), negative_side=2, cosine_partner=0.5, cosine_negative=0.4 + 0.01 * i, sentence=text, partner=HOSTILE[-1 - i], negative=HOSTILE[i - 1])
+                for e in (0, 1) for m in (1, 2) for i, text in enumerate(HOSTILE)]
+        pd.DataFrame(rows).to_parquet(run.folder / 'negatives.parquet')
+        for i, text in enumerate(HOSTILE):
+            page.open('negatives', run='hostile-run', view='recorded', recorded=f'{i}@reference')
+            if text.isascii() and text.isprintable() and len(text) < 2000: assert ' '.join(text.split()) in ' '.join(page.tab.inner_text('.st-key-hand').split())
+            if i == 0:
+                page.tab.locator('h1').click()
+                page.tab.keyboard.press('f')
+                page.tab.wait_for_selector('text=Take the flag back')
+                page.settle().shot('hostile-negatives')
+                assert events(workspace)[-1][2]['sentence'] == text
+        assert page.tab.evaluate('window.hacked') is None
+        assert not page.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+    finally: shutil.rmtree(run.folder)
 
 
 def test_embedding_map(page, workspace):
@@ -337,7 +508,7 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample', '
 
 
 @pytest.mark.parametrize('path,key', [('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'), ('score-ranges', 'measure'), ('score-ranges', 'domain'),
-                                      ('negatives', 'run'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
+                                      ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:2]:
@@ -351,8 +522,8 @@ def test_dark(browser, app):
     "The same pages on a dark ground, to look at."
     page = Page(browser, app)
     page.tab.emulate_media(color_scheme='dark')
-    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'negatives': dict(run='word-trigram-m20', probe=30)}.items():
-        page.open(path, **address).shot(f'{path}-dark')
+    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'negatives': dict(run='word-trigram-m20', probe=30), 'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
+        page.open(path.removesuffix('-recorded'), **address).shot(f'{path}-dark')
     ground = page.tab.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     assert sum(map(int, re.findall(r'\d+', ground)[:3])) < 150
     page.tab.close()
@@ -361,7 +532,7 @@ def test_dark(browser, app):
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
-    for module in ('overview', 'score_ranges', 'negatives', 'embedding_map', 'sts_results'):
+    for module in ('overview', 'score_ranges', 'training', 'negatives', 'embedding_map', 'sts_results'):
         script = f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] = {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()"
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')
         before = dict(os.environ)

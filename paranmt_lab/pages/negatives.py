@@ -203,7 +203,8 @@ def _flag_list(s, corpus):
     with suppress(OSError, ValueError):
         found = flags(s, corpus)
         if not len(found): return
-        with st.expander(f'{len(found):,} false negatives flagged in {escaped(corpus)}, {len(flagged_pairs(EventLog(s.annotations), corpus)):,} pairs of pairs', icon=':material/flag:'):
+        with st.expander(f'False negatives flagged in {escaped(corpus)}: {len(found):,}', icon=':material/flag:'):
+            st.caption(f'As pairs that training can keep apart: {len(flagged_pairs(EventLog(s.annotations), corpus)):,}. What was taken back is not among them.')
             pair_table(found.reindex(columns=['time', 'annotator', *SENTENCES, 'sentence', 'negative', 'cosine', 'run']), 'flags', f'false-negatives-{corpus}')
 
 # %% ../../nbs/62_pages.negatives.ipynb #62481cd8
@@ -217,19 +218,14 @@ def _clicked(mega):
     if rows: st.session_state['probe'] = int(mega.pair_id[rows[0]])
 
 # %% ../../nbs/62_pages.negatives.ipynb #ebc64dee
-def _side_control(sides):
-    "Which side of a pair the probe is."
-    asked = st.query_params.get('side', sides[0])
-    if asked not in sides: stop_with(f'side = {asked!r}, expected {" or ".join(sides)}')
-    return st.segmented_control('Side', sides, default=sides[0], key='side', bind='query-params', required=True)
-
 def _probe_controls(ids, sides):
     "Which pair, which side, which mega-batch: all in the sidebar."
     asked = st.query_params.get('probe', '0')
     if not asked.isdecimal(): stop_with(f'probe = {asked!r}, expected the id of a pair')
+    if (other := st.query_params.get('side', sides[0])) not in sides: stop_with(f'side = {other!r}, expected {" or ".join(sides)}')
     with st.sidebar:
         probe = st.number_input('Probe (pair id)', int(ids.min()), key='probe', bind='query-params')
-        side = _side_control(sides)
+        side = st.segmented_control('Side', sides, default=sides[0], key='side', bind='query-params', required=True)
         seed = st.number_input('Seed of the mega-batch', 0, key='seed', bind='query-params')
         st.button('Another probe', on_click=_another, args=(ids,), shortcut='N', icon=':material/casino:', width='stretch')
     if probe not in ids: stop_with(f'pair {probe} is not among the {len(ids):,} pairs that this run learned from (ids {ids.min()} to {ids.max()})')
@@ -294,18 +290,20 @@ def _recorded(s, run):
     m, epoch, order, names, chosen = _recorded_controls(run, notes)
     pair, side = order.iloc[names.index(chosen)][['pair_id', 'side']]
     rows = notes[(notes.pair_id == pair) & (notes.side == side)].sort_values(['megabatch', 'epoch'], ignore_index=True)
-    _recorded_probe(s, run, rows, m, epoch)
-    _all_probes(run, notes, m, order, names)
+    _recorded_probe(s, run, notes, rows, m, epoch)
+    _all_probes(run, order, names)
 
 # %% ../../nbs/62_pages.negatives.ipynb #01a618cd
-def _recorded_probe(s, run, rows, m, epoch):
+def _recorded_probe(s, run, notes, rows, m, epoch):
     "One recorded probe: in hand, over epochs, before what it was drawn from."
     row, sides = rows[(rows.megabatch == m) & (rows.epoch == epoch)].rename(columns={'cosine_negative': 'cosine'}).iloc[0], _sides(run)
     _in_hand(s, run, row, (int(row.pair_id), sides[row.side - 1]), (int(row.negative_pair_id), sides[row.negative_side - 1]), M=m, epoch=epoch)
     left, right = st.columns(2, gap='large')
     with left:
         st.caption('This probe through the epochs, at each M')
-        draw(negatives_by_epoch(rows).properties(height=260))
+        draw(negatives_by_epoch(rows).properties(height=230))
+        st.caption(f'Means over all probes, both sides, at M = {m}')
+        draw(cosines_by_epoch(notes[notes.megabatch == m], run.config.get('margin')).properties(height=230))
     with right: _spread(rows, m, epoch)
     told = rows[['megabatch', 'epoch', 'cosine_negative', 'negative', 'cosine_partner', 'negative_pair_id', *(c for c in ('pool', 'pool_50', 'pool_95', 'pool_99') if c in rows)]]
     pair_table(told.rename(columns={'megabatch': 'M', 'cosine_negative': 'cosine'}), 'recorded_rows', f'recorded-{run.name}-{row.pair_id}')
@@ -319,16 +317,11 @@ def _spread(rows, m, epoch, most=8):
         if len(part): draw(pool_spread(part, by, title))
 
 # %% ../../nbs/62_pages.negatives.ipynb #6a9e5239
-def _all_probes(run, notes, m, order, names):
-    "The probes together, and the list to choose from."
-    left, right = st.columns([2, 3], gap='large')
-    with left:
-        st.caption(f'Means over all probes, both sides, at M = {m}')
-        draw(cosines_by_epoch(notes[notes.megabatch == m], run.config.get('margin')).properties(height=300))
-    with right:
-        st.caption('All probes, the smallest gap first; a click takes one in hand')
-        shown = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible), negative=order.negative.map(legible))
-        st.dataframe(shown, key='suspects', hide_index=True, height=340, on_select=lambda: _picked(names), selection_mode='single-row', column_config=columns_of(shown))
+def _all_probes(run, order, names):
+    "The list to choose a probe from."
+    st.caption('All probes, the smallest gap between partner and negative first; a click takes one in hand')
+    shown = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible), negative=order.negative.map(legible))
+    st.dataframe(shown, key='suspects', hide_index=True, height=340, on_select=lambda: _picked(names), selection_mode='single-row', column_config=columns_of(shown))
 
 # %% ../../nbs/62_pages.negatives.ipynb #fb3873e0
 VIEWS = ['computed', 'recorded']

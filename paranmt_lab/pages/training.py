@@ -176,10 +176,10 @@ def _curves(root, names, x, window):
     sets, columns = development_sets(metrics), st.columns(2, gap='large')
     for i, (figure, title) in enumerate(figures_of(metrics).items()):
         chart = curve(metrics, figure, names, x, window)
-        with columns[i % 2]:
+        with columns[i % 2].container(key=f'curve_{figure}'):
             st.caption(_title(figure, title, sets))
             if chart is None: st.caption(f'Not logged with {x}.')
-            else: draw(chart.properties(height=270), key=f'curve_{figure}')
+            else: draw(chart.properties(height=270))
     if not len(metrics): st.info('Nothing has been logged yet; the first line comes after 100 steps.', icon=':material/hourglass:')
     for name, n in torn.items(): st.caption(f':material/warning: {n:,} lines of metrics.jsonl of **{escaped(name)}** cannot be read and are left out.')
     _table(root, names, metrics)
