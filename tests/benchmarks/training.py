@@ -1,6 +1,6 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...]     # ours peers exact, all of them unless told
+    python tests/benchmarks/training.py [what ...] [model ...]     # exact peers ours, all of them unless told; models of `ours`, all four unless told
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
@@ -114,11 +114,14 @@ def clocks():
 def spread(values): return f'{np.median(values):>9,.0f} ({min(values):,.0f} to {max(values):,.0f})'
 
 
-def ours():
+MODELS = 'WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'BLSTM'
+
+
+def ours(models=MODELS):
     "The trainer and the bare step."
     print(f'\n{"corpus":10} {"model":13} {"M":>3} {"threads":>7} {"trainer, pairs/s":>30} {"bare step, pairs/s":>30}   share of the bare step')
     for name, corpus in corpora():
-        for model in ('WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'BLSTM'):
+        for model in models:
             slow = model == 'BLSTM'
             for M in (1, 20, 40):
                 for n in (1, 2):
@@ -221,4 +224,5 @@ if __name__ == '__main__':
     os.environ['TOKENIZERS_PARALLELISM'] = 'false'
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
-    for what in sys.argv[1:] or ['exact', 'peers', 'ours']: {'ours': ours, 'peers': peers, 'exact': exact}[what]()
+    models, parts = [a for a in sys.argv[1:] if a in MODELS], [a for a in sys.argv[1:] if a not in MODELS]
+    for part in parts or ['exact', 'peers', 'ours']: {'ours': lambda: ours(models or MODELS), 'peers': peers, 'exact': exact}[part]()
