@@ -2,7 +2,6 @@
 
     python nbs/papers/learning.py pairs              # the corpus `paraphrases`, from the resources
     python nbs/papers/learning.py train GROUP ...    # the runs of some groups, one after the other; finished ones are passed over
-    python nbs/papers/learning.py scorer             # the shipped scorer out of finished runs
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
 """
