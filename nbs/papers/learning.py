@@ -1,4 +1,4 @@
-"""The encoders behind `learning.ipynb`: one corpus of pairs, and the runs that are trained on it.
+"""Experiments on the real pairs: one corpus of them, and the runs that are trained on it.
 
     python nbs/papers/learning.py pairs              # the corpus `paraphrases`, from the resources
     python nbs/papers/learning.py train GROUP ...    # the runs of some groups, one after the other; finished ones are passed over
