@@ -29,7 +29,7 @@ from .encoders.export import export_encoder, model_card
 from .encoders.sentence_encoder import SentenceEncoder
 from .evaluation.sts import PAPER_6, PAPER_8, THREE_YEARS, by_year, record_results, side_by_side, token_overlap
 from .registry import measure_of, score
-from .runs import Run, list_runs
+from .runs import Run, list_runs, unreadable_runs
 from .selection import PAPER_RANGES, Selection, list_selections, range_table, read_selection, select
 from .settings import Settings, find_model, settings
 from .training.loop import TrainConfig, evaluate_run, train
@@ -337,7 +337,8 @@ def list_():
     corpora = [Corpus.open(name, s) for name in list_corpora(s)]
     show_table(pd.DataFrame([(c.name, c.rows, len(c.shards), ', '.join(c.manifests()), ', '.join(list_selections(c))) for c in corpora], columns=['corpus', 'pairs', 'shards', 'stages', 'selections']), f'Corpora in {s.corpora}')
     runs = list_runs(s.runs)
-    show_table(pd.DataFrame([(r.name, r.config.get('model', r.config.get('kind', 'translation')), r.config.get('corpus', ''), 'finished' if r.finished else '') for r in runs], columns=['run', 'model', 'corpus', 'state']), f'Runs in {s.runs}')
+    show_table(pd.DataFrame([(r.name, r.config.get('model', r.config.get('kind', 'translation')), r.config.get('corpus', ''), r.status) for r in runs], columns=['run', 'model', 'corpus', 'state']), f'Runs in {s.runs}')
+    for name, why in unreadable_runs(s.runs).items(): show_note(f'{name} cannot be read: {why}', 'yellow')
     models = [p for folder in (s.models, s.shipped / 'models') for p in sorted(folder.glob('[!.]*')) if p.is_dir()]
     show_table(pd.DataFrame([(p.name, sum(f.stat().st_size for f in p.rglob('*')) / 2**20, str(p.parent)) for p in dict.fromkeys(models)], columns=['model', 'MiB', 'where']), 'Models')
 

@@ -9,8 +9,8 @@ __all__ = ['MAX_CHARACTERS', 'DTYPES', 'FORMAT', 'VERSION', 'EncoderError', 'Sen
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c1ccd741
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from contextlib import ExitStack, closing, nullcontext
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +169,8 @@ def vector_coverage(
     missing:int=10,          # Frequent words without one to name
 ) -> dict:                   # Shares of types and of running words that have one, and the most frequent ones that have none
     "How much of a vocabulary some word vectors cover."
-    known = np.array([t in set_of for set_of in [set(words)] for t in vocabulary.tokens], bool)
+    words = set(words)
+    known = np.array([token in words for token in vocabulary.tokens], bool)
     without = np.flatnonzero(~known)[:missing]
     return dict(types=float(known.mean()) if len(known) else 0., words=float(vocabulary.counts[known].sum() / max(vocabulary.counts.sum(), 1)), found=int(known.sum()), of=len(known),
                 missing={vocabulary.tokens[i]: int(vocabulary.counts[i]) for i in without})

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from ..corpus import Corpus
+from ..encoders.gran import CELLS
+from ..encoders.kernels import take_sentences
 from ..encoders.layers import tensors
+from ..encoders.recurrent import JOINS, POOLINGS
 from ..encoders.sentence_encoder import SentenceEncoder
+from ..encoders.zoo import Recurrent, feature_of
 from ..runs import Progress, fingerprint
 from ..settings import Settings, atomic, checksum, find_model, inside, write_json
-from ..encoders.kernels import take_sentences
-from ..encoders.gran import CELLS
-from ..encoders.recurrent import JOINS, POOLINGS
-from ..encoders.zoo import Recurrent, feature_of
 from ..lookup import TypeTable, rows_of
 from ..text import Packed, Vocabulary, read_vectors
 from .megabatch import POOLS, scramble
@@ -87,7 +87,7 @@ class TrainConfig(EncoderConfig):
     judge_above: float = 0.9     # Cosine under the judge from which on two sentences are taken for paraphrases
     flagged: bool = False        # Keep out what people have flagged as false negatives, as it stands when the run begins
     patience: int = 0            # Epochs without a better development score before the run ends, its best encoder kept; 0: all epochs, the last encoder
-    reference: bool = False      # Exclusion, Adam's epsilon and concatenation as in the published programs
+    reference: bool = False      # As in the published programs: exclusion, Adam's epsilon, concatenation; peepholes and first weights of what reads word by word
     seed: int = 0                # Of everything random
     evaluate_every: int = 0      # Mega-batches between development scores; 0: at the end of each epoch only
     checkpoint_every: float = 60.0 # Seconds between checkpoints, made after a mega-batch; there is always one at the end of an epoch

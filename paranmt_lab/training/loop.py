@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 import torch
 from fastcore.basics import patch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..annotation.store import EventLog, flagged_pairs
 from ..corpus import Corpus
+from ..encoders.layers import Layer
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
 from ..evaluation.sts import evaluate_sts, record_results
@@ -63,7 +64,7 @@ def learning_rates(
     return config.learning_rate * rising * falling
 
 def make_optimizer(
-    layer: nn.Module, # Encoder layer, on its device
+    layer: Layer, # Encoder layer, on its device
     config: TrainConfig, # Learning rate, regularisation
     pairs: int, # Pairs of an epoch
     batch: int, # Pairs of a mini-batch, of all processes together
@@ -71,7 +72,7 @@ def make_optimizer(
     "Dense Adam, or what equals it on the rows in use."
     parameters, rates = dict(layer.named_parameters()), learning_rates(config, pairs, batch)
     dense = bool(config.pull or config.clip) or next(layer.parameters()).device.type != 'cpu'
-    for part in layer.modules(): part.sparse, part.dropout, part.word_dropout = not dense, config.dropout, config.word_dropout
+    for part in (part for part in layer.modules() if isinstance(part, Layer)): part.sparse, part.dropout, part.word_dropout = not dense, config.dropout, config.word_dropout
     if dense: return DenseAdam(parameters, rates, config.reference, config.decay, config.pull, config.clip)
     return DeferredAdam(parameters, rates, config.reference, config.decay)
 
@@ -159,7 +160,7 @@ def update(
     distinct, place = np.unique(np.where(who < 0, who[0], who), return_inverse=True)
     a, b, p, q = place.reshape(who.shape)
     vectors = self.read(mega, distinct)
-    cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q])).view(3, -1)
+    cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q])).view(3, len(own))
     positive, negatives = cosines[0], cosines[1:].masked_fill(torch.from_numpy(who[2:] < 0).to(cosines.device), -torch.inf)
     part = LOSSES[self.config.loss](positive, negatives[:self.config.sides], self.config.margin) * (len(own) / len(pairs)) if len(own) else cosines.sum()
     loss = self.ranks.total(part)
@@ -238,11 +239,12 @@ def record(
 ):
     "Note the negatives of the probes among these pairs."
     config, probes = self.config, np.flatnonzero(np.isin(mega.rows, self.probes))
-    for m in probe_sizes(config.megabatch):
+    own = math.ceil(len(mega) / self.batch) if config.grow else config.megabatch  # one that grows says how far it has come
+    for m in probe_sizes(own):
         size = m * self.batch
         for start in np.unique(probes // size * size):
             piece = slice(start, start + size)
-            found = mined if m == config.megabatch else self.negatives(vectors[piece], mega.segments[piece], mega.rows[piece])
+            found = mined if m == own else self.negatives(vectors[piece], mega.segments[piece], mega.rows[piece])
             units = torch.nn.functional.normalize(vectors[piece], dim=2)
             for i in probes[probes // size * size == start] - start: self._note(m, self.data.pair_id[mega.rows[piece]], units, mega.segments[piece], found, i)
 
@@ -429,21 +431,24 @@ def train(
     s = s or settings()
     for model in filter(None, (config.start, config.judge)): find_model(model, s) # what is not there is missed before a folder is made
     corpus, processes = Corpus.open(config.corpus, s), Ranks(_device(s))
-    if processes.rank: processes.wait()  # the first one makes the folder and the arrays
-    run = Run.create(s.runs, config.name, config)
-    if run.finished: return run
-    ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
-    if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return run
-    if config.vectors: write_json(run.folder / 'coverage.json', vector_coverage(data.vocabularies['word'], read_vectors(s.resources / config.vectors)[0]))
-    if config.flagged: data.segment = merge_segments(data.segment, _flagged(run, data, corpus, s))
-    judge = judge_vectors(data, corpus, config, s) if config.judge else None
-    if not processes.rank: processes.wait()
-    trainee = Trainee(config, data, s, judge)
+    with processes.first_alone():  # it makes the folder and the arrays; the others find them
+        run = Run.create(s.runs, config.name, config)
+        if run.finished or (found := _data(run, corpus, config, s, False if processes.rank else show)) is None: return run
+    trainee = Trainee(config, found[0], s, found[1])
     trainee.restore(run)
     with (torch_threads(max(1, s.workers // processes.world)),
-          Progress(config.epochs * len(data), 'pairs', None if processes.rank else run.folder, done=trainee.pairs, show=False if processes.rank else show) as progress):
+          Progress(config.epochs * len(trainee.data), 'pairs', None if processes.rank else run.folder, done=trainee.pairs, show=False if processes.rank else show) as progress):
         _train(run, trainee, corpus, s, progress, lambda: progress.stopping or stop())
     return run
+
+def _data(run, corpus, config, s, show):
+    "Arrays of a run and what its judge says of them; None if it was asked to stop."
+    ids = choose_pairs(corpus, selected_ids(corpus, config.selection) if config.selection else None, config.limit, config.seed, (config.first, config.second))
+    if (data := prepare(corpus, ids, config, s, run.folder, show)) is None: return None
+    if config.vectors and not (path := run.folder / 'coverage.json').exists():
+        write_json(path, vector_coverage(data.vocabularies['word'], read_vectors(s.resources / config.vectors)[0]))
+    if config.flagged: data.segment = merge_segments(data.segment, _flagged(run, data, corpus, s))
+    return data, judge_vectors(data, corpus, config, s) if config.judge else None
 
 def _flagged(run, data, corpus, s):
     "Places of pairs that people have flagged, as it stood when the run began."

@@ -6,6 +6,8 @@
 __all__ = ['Ranks']
 
 # %% ../../nbs/51_training.ranks.ipynb #c260f028
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -105,6 +107,10 @@ def agree(self:Ranks,
     return bool(said.item())
 
 @patch
-def wait(self:Ranks):
-    "Until everybody is here."
-    if self.world > 1: dist.barrier()
+@contextmanager
+def first_alone(self:Ranks):
+    "The first process goes ahead; the others come in when it has left, by whichever way."
+    if self.rank: dist.barrier()
+    try: yield
+    finally:
+        if self.world > 1 and not self.rank: dist.barrier()
