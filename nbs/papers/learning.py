@@ -49,6 +49,7 @@ def make_pairs(s):
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
 TRIGRAM = TrainConfig('trigram', 'paraphrases', model='TRIGRAM', vocabulary=50_000, min_count=3, megabatch=40, epochs=2)
+GRAMS = {'TRIGRAM': 50_000, 'FOURGRAM': 100_000, 'FIVEGRAM': 150_000}  # size of the vocabulary
 
 
 def runs(group, base, **levers):
@@ -59,7 +60,9 @@ def runs(group, base, **levers):
 GROUPS = {
     'word-rate': runs('word-rate', WORD, flat1=dict(), fall1=dict(cooldown=1.), fall3=dict(learning_rate=3e-3, cooldown=1.)),
     'trigram-rate': runs('trigram-rate', TRIGRAM, flat1=dict(), fall2=dict(learning_rate=2e-3, cooldown=1.), fall5=dict(learning_rate=5e-3, cooldown=1.)),
-    'grams': [replace(TRIGRAM, name=name.lower(), model=name, vocabulary=size, learning_rate=2e-3, cooldown=1.) for name, size in (('FOURGRAM', 100_000), ('FIVEGRAM', 150_000))],
+    'grams': [replace(TRIGRAM, name=model.lower(), model=model, vocabulary=size, learning_rate=2e-3, cooldown=1.) for model, size in GRAMS.items() if model != 'TRIGRAM'],
+    'opposite': [replace(base, name=f'{base.model.lower()}-opposite', negatives='opposite') for base in (
+        WORD, *(replace(TRIGRAM, model=model, vocabulary=size, learning_rate=2e-3, cooldown=1.) for model, size in GRAMS.items()))],
     'trigram-margin': runs('trigram-margin', TRIGRAM, m3=dict(margin=.3), m6=dict(margin=.6)),
     'trigram-mega': runs('trigram-mega', TRIGRAM, M10=dict(megabatch=10), M100=dict(megabatch=100)),
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300)),
