@@ -168,7 +168,7 @@ losses, mined = [], []
 update, negatives = Trainee.update, Trainee.negatives
 def heard_update(self, *args):
     found = update(self, *args)
-    losses.append(found[0].item())
+    losses.append(found[0])
     return found
 def heard_negatives(self, *args):
     found = negatives(self, *args)

@@ -24,6 +24,7 @@ from ..corpus import Corpus
 from ..encoders.layers import Layer
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
+from ..encoders.kernels import keep_freed_memory, number_rows
 from ..evaluation.sts import evaluate_sts, record_results
 from ..runs import Progress, Run
 from ..selection import selected_ids
@@ -86,6 +87,7 @@ class Trainee:
         s: Settings, # Where things are, and on what device to train
         judge: np.ndarray | None = None, # (2n, d) what a judge says of all sentences
     ):
+        keep_freed_memory()
         self.config, self.data, self.device, self.judge = config, data, _device(s), judge
         self.ranks = Ranks(self.device)
         self.batch = config.batch_size * self.ranks.world
@@ -128,7 +130,8 @@ def read(
     "Encode some sentences, after telling the optimizer which rows that reads."
     batch = mega.take(k, self.device)
     if self.layer.sparse: self.optimizer.read(self.layer.rows(batch))
-    return self.layer.train(torch.is_grad_enabled())(batch)
+    if self.layer.training != torch.is_grad_enabled(): self.layer.train(torch.is_grad_enabled())
+    return self.layer(batch)
 
 # %% ../../nbs/52_training.loop.ipynb #a919f59d
 @patch
@@ -153,23 +156,25 @@ def update(
     pairs: np.ndarray, # Pairs of the mini-batch, as numbers within the mega-batch
     p1: np.ndarray, # Sentence numbers of all first sides' negatives, -1 for none
     p2: np.ndarray, # The same of the second sides
-) -> tuple[Tensor, Tensor, Tensor]: # Loss, cosines of the pairs, cosines with negatives (2 rows)
+) -> tuple[float, np.ndarray, np.ndarray]: # Loss, cosines of the pairs, cosines with negatives (2 rows), -inf for none
     "One optimizer step."
     own = self.ranks.share(pairs)
     who = np.stack([2 * own, 2 * own + 1, p1[own], p2[own]])
-    distinct, place = np.unique(np.where(who < 0, who[0], who), return_inverse=True)
-    a, b, p, q = place.reshape(who.shape)
-    vectors = self.read(mega, distinct)
-    cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q])).view(3, len(own))
-    positive, negatives = cosines[0], cosines[1:].masked_fill(torch.from_numpy(who[2:] < 0).to(cosines.device), -torch.inf)
-    part = LOSSES[self.config.loss](positive, negatives[:self.config.sides], self.config.margin) * (len(own) / len(pairs)) if len(own) else cosines.sum()
-    loss = self.ranks.total(part)
-    if not math.isfinite(loss.item()): raise FloatingPointError(f'the loss is {loss.item()} at step {self.step + 1}')
-    part.backward()
+    n = number_rows(np.where(who < 0, who[0], who).ravel().astype(np.int32), 2 * len(mega))
+    a, b, p, q = n.place.astype(np.int64).reshape(who.shape)
+    cosines = pair_cosines(self.read(mega, n.rows.astype(np.int64)), np.concatenate([a, a, b]), np.concatenate([b, p, q]))
+    found, slopes, part = cosines.detach().cpu().numpy().reshape(3, -1).copy(), np.zeros((3, len(own)), np.float32), len(own) / len(pairs)
+    found[1:][who[2:] < 0] = -np.inf
+    loss, sides = 0.0, slice(1, 1 + self.config.sides)
+    if len(own): loss, slopes[0], slopes[sides] = LOSSES[self.config.loss](found[0], found[sides], self.config.margin)
+    loss = self.ranks.total(torch.tensor(loss * part, device=self.device)).item()
+    if not math.isfinite(loss): raise FloatingPointError(f'the loss is {loss} at step {self.step + 1}')
+    cosines.backward(torch.from_numpy(slopes.ravel() * np.float32(part)).to(self.device))
     self.ranks.sum_gradients(self.parameters, self.layer.sparse)
     self.optimizer.step()
     self.step, self.pairs = self.step + 1, self.pairs + len(pairs)
-    return loss.detach(), self.ranks.gather(positive.detach(), len(pairs)), self.ranks.gather(negatives.detach().T, len(pairs)).T
+    found = self.ranks.gather(torch.from_numpy(found.T).to(self.device), len(pairs)).T.cpu().numpy()
+    return loss, found[0], found[1:]
 
 # %% ../../nbs/52_training.loop.ipynb #26f5e611
 _FIGURES = 'loss', 'active', 'cosine_pairs', 'cosine_negatives'
@@ -177,16 +182,15 @@ _FIGURES = 'loss', 'active', 'cosine_pairs', 'cosine_negatives'
 @patch
 def measure(
     self: Trainee,
-    loss: Tensor, # Of one step
-    positive_n: Tensor, # Cosines of its pairs
-    negatives_sn: Tensor, # Cosines with negatives, -inf for none
+    loss: float, # Of one step
+    positive_n: np.ndarray, # Cosines of its pairs
+    negatives_sn: np.ndarray, # Cosines with negatives, -inf for none
 ):
     "Add the figures of a step."
-    positive, negatives = positive_n.cpu().numpy(), negatives_sn.cpu().numpy()
-    there = negatives[negatives > -np.inf]
-    active = (self.config.margin - positive + negatives > 0).mean()
-    now = loss, active, positive.mean(), there.mean() if len(there) else 0.0
-    self.sums = [x + float(y) for x, y in zip(self.sums, (*now, 1))]
+    there = negatives_sn > -np.inf
+    active = np.count_nonzero(negatives_sn > positive_n - self.config.margin) / negatives_sn.size
+    now = loss, active, positive_n.sum() / len(positive_n), negatives_sn.sum(where=there) / max(np.count_nonzero(there), 1), 1
+    self.sums = [x + float(y) for x, y in zip(self.sums, now)]
 
 @patch
 def figures(
@@ -342,10 +346,10 @@ def development_score(
 def mega_batch(
     self: Trainee,
     rows: np.ndarray, # Which pairs
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]: # What `update` returns, mini-batch by mini-batch
+) -> Iterator[tuple[float, np.ndarray, np.ndarray]]: # What `update` returns, mini-batch by mini-batch
     "Draw, encode once, mine, record, and step through the mini-batches."
     config, rng = self.config, np.random.default_rng([self.config.seed, self.epoch, self.mega])
-    torch.manual_seed(int(rng.integers(2**62)))  # dropout
+    if config.dropout or config.word_dropout or config.variational: torch.manual_seed(int(rng.integers(2**62)))
     mega = MegaBatch(self.data, rows, config.scramble, rng, config.scramble_each)
     vectors = self.encode(mega)
     mined = sampled(self.negatives(vectors, mega.segments, mega.rows), mega.segments.numpy(), config.sampling, config.negatives, rng)
@@ -413,7 +417,7 @@ def run_epoch(
     for rows in pieces[self.mega:]:
         for loss, positive, negatives in self.mega_batch(rows):
             self.measure(loss, positive, negatives)
-            log.step(loss.item(), len(positive))
+            log.step(loss, len(positive))
         self.mega += 1
         if config.evaluate_every and self.mega % config.evaluate_every == 0: log.develop()
         if time.time() - self.saved >= config.checkpoint_every: self.save(run)

@@ -29,7 +29,7 @@ class Ranks:
         items:np.ndarray,  # Anything in a fixed order
     ) -> np.ndarray:       # The part of this process
         "A consecutive part of some items."
-        return np.array_split(items, self.world)[self.rank]
+        return items if self.world == 1 else np.array_split(items, self.world)[self.rank]
 
 # %% ../../nbs/51_training.ranks.ipynb #65fe7e89
 @patch

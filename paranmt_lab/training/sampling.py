@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SAMPLING', 'LOSSES', 'random_negatives', 'sampled', 'mega_sizes', 'ceilings', 'judged', 'merge_segments',
-           'contrastive_loss']
+           'contrastive_loss', 'contrastive_slopes']
 
 # %% ../../nbs/50_training.sampling.ipynb #e2aea2d8
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .megabatch import Pool, margin_loss
+from .megabatch import Pool, margin_slopes
 
 # %% ../../nbs/50_training.sampling.ipynb #b6913885
 SAMPLING = 'MAX', 'RAND', 'MIX'
@@ -106,4 +106,14 @@ def contrastive_loss(
     "The contrastive loss of Opusparcus, section 3.2, on cosine distances."
     return ((1 - positive_n) + (margin - 1 + negatives_sn).clamp_min(0).square().sum(0)).mean()
 
-LOSSES = {'margin': margin_loss, 'contrastive': contrastive_loss}
+# %% ../../nbs/50_training.sampling.ipynb #db739e28
+def contrastive_slopes(
+    positive_n:np.ndarray,    # Cosine of each pair
+    negatives_sn:np.ndarray,  # Cosine of each side (1 or 2 rows) with its negative; -inf where there is none
+    margin:float=0.4,         # Cosine distance at which a negative is far enough
+) -> tuple[float, np.ndarray, np.ndarray]: # The loss, and its derivatives by the two
+    "The contrastive loss and its slopes."
+    hinges_sn, n = np.maximum(margin - 1 + negatives_sn, 0), len(positive_n)
+    return ((1 - positive_n).sum() + (hinges_sn**2).sum()) / n, np.full_like(positive_n, -1 / n), 2 * hinges_sn / n
+
+LOSSES = {'margin': margin_slopes, 'contrastive': contrastive_slopes}
