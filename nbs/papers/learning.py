@@ -49,6 +49,8 @@ def make_pairs(s):
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
 TRIGRAM = TrainConfig('trigram', 'paraphrases', model='TRIGRAM', vocabulary=50_000, min_count=3, megabatch=40, epochs=2)
+PART = replace(WORD, name='part', limit=300_000, epochs=1)  # of the pairs, for what reads word by word
+FALLING = dict(learning_rate=2e-3, cooldown=1.)
 GRAMS = {'TRIGRAM': 50_000, 'FOURGRAM': 100_000, 'FIVEGRAM': 150_000}  # size of the vocabulary
 
 
@@ -59,12 +61,17 @@ def runs(group, base, **levers):
 
 GROUPS = {
     'word-rate': runs('word-rate', WORD, flat1=dict(), fall1=dict(cooldown=1.), fall3=dict(learning_rate=3e-3, cooldown=1.)),
-    'trigram-rate': runs('trigram-rate', TRIGRAM, flat1=dict(), fall2=dict(learning_rate=2e-3, cooldown=1.), fall5=dict(learning_rate=5e-3, cooldown=1.)),
-    'grams': [replace(TRIGRAM, name=model.lower(), model=model, vocabulary=size, learning_rate=2e-3, cooldown=1.) for model, size in GRAMS.items() if model != 'TRIGRAM'],
+    'trigram-rate': runs('trigram-rate', TRIGRAM, flat1=dict(), fall2=FALLING, fall5=dict(learning_rate=5e-3, cooldown=1.)),
+    'grams': [replace(TRIGRAM, name=model.lower(), model=model, vocabulary=size, **FALLING) for model, size in GRAMS.items() if model != 'TRIGRAM'],
     'opposite': [replace(base, name=f'{base.model.lower()}-opposite', negatives='opposite') for base in (
-        WORD, *(replace(TRIGRAM, model=model, vocabulary=size, learning_rate=2e-3, cooldown=1.) for model, size in GRAMS.items()))],
+        WORD, *(replace(TRIGRAM, model=model, vocabulary=size, **FALLING) for model, size in GRAMS.items()))],
     'trigram-margin': runs('trigram-margin', TRIGRAM, m3=dict(margin=.3), m6=dict(margin=.6)),
     'trigram-mega': runs('trigram-mega', TRIGRAM, M10=dict(megabatch=10), M100=dict(megabatch=100)),
+    'mega-word': [replace(WORD, name=f'word-M{m}-s{seed}', megabatch=m, seed=seed) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
+    'mega-trigram': [replace(TRIGRAM, name=f'trigram-M{m}-s{seed}', megabatch=m, seed=seed, **FALLING) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
+    'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
+    'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300)],
+    'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300)),
 }
 
