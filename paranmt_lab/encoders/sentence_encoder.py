@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'DTYPES', 'FORMAT', 'VERSION', 'EncoderError', 'SentenceEncoder', 'cosines', 'build_encoder',
-           'vector_coverage']
+           'vector_coverage', 'concatenate']
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c1ccd741
 import json
@@ -19,8 +19,9 @@ import torch
 from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
-from .layers import Layer, tensors
+from .layers import Concat, Layer, tensors
 from .zoo import Recurrent, compose, layer_of, leaves, make_layer, model_name
 from ..lookup import Text, bounded, in_threads, rows_of, texts, utf8
 from ..runs import Progress
@@ -188,6 +189,33 @@ def remodelled(self:SentenceEncoder,
         if name not in own: raise EncoderError(f"{self.model} has no part {name} that a {model} could start from; it has {', '.join(own)}")
         return deepcopy(own[name])
     return SentenceEncoder(compose(model, _copy, reference), self.vocabularies)
+
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #9a8bb05d
+def _joint(a, b):
+    "All tokens of two vocabularies, those of the first in their places."
+    if (a.tokens, a.policy) == (b.tokens, b.policy): return a
+    if not a.policy == b.policy == 'vector': raise EncoderError(f"vocabularies of policies {a.policy!r} and {b.policy!r} cannot be joined; only those with a vector for the unknown ('vector') can")
+    more = [(t, n) for t, n in zip(b.tokens, b.counts) if t not in a]
+    return Vocabulary(a.tokens + [t for t, _ in more], [*a.counts, *(n for _, n in more)])
+
+@torch.no_grad()
+def _widened(layer, own, joint):
+    "A copy of a layer that reads the rows of joint vocabularies."
+    layer = deepcopy(layer)
+    for part in leaves(layer):
+        old, new = own[part.feature], joint[part.feature]
+        if old.tokens != new.tokens: part.weight_rd = nn.Parameter(part.weight_rd[[old.index.get(t, old.unknown) for t in new.tokens] + [old.unknown]])
+    return layer
+
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #da3747a7
+def concatenate(
+    *encoders:SentenceEncoder,  # Encoders, at least one; they stay as they are
+) -> SentenceEncoder:           # One whose vectors are theirs side by side, each at unit length
+    "Concatenate encoders that were trained apart."
+    joint = {}
+    for e in encoders:
+        for f, v in e.vocabularies.items(): joint[f] = _joint(joint[f], v) if f in joint else v
+    return SentenceEncoder(Concat(*(_widened(e.layer, e.vocabularies, joint) for e in encoders)), joint)
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #60255f39
 def _quantise(weight_rd):
