@@ -20,6 +20,7 @@ import pyarrow as pa
 from fastcore.basics import patch
 from numba import njit
 
+from .subwords import Subwords
 from .text import GRAMS, Packed, Vocabulary, join
 
 # %% ../nbs/04_lookup.ipynb #8f2cf145
@@ -436,7 +437,7 @@ def in_threads(
 
 # %% ../nbs/04_lookup.ipynb #182e755a
 def rows_of(
-    feature:str,             # Key of `FEATURES`: `word`, `trigram`, ...
+    feature:str,             # `word`, `trigram`, ..., `subword`
     sentences:Text,          # n strings, any text, or an Arrow column of them
     vocabulary:Vocabulary,   # Vocabulary of that feature
     threads:int=1,           # Python threads to work with; the result does not depend on it
@@ -445,7 +446,9 @@ def rows_of(
     def rows(piece):
         tokens = cut(feature, piece)
         return Packed(*_settle(_numbers(vocabulary, tokens), tokens.offsets, 0, vocabulary.unknown, vocabulary.policy == 'drop'))
-    def block(a): return join(map(rows, _pieces(sentences[a:a + BLOCK])))
+    def block(a):
+        if isinstance(vocabulary, Subwords): return vocabulary.rows(_strings(sentences[a:a + BLOCK]))
+        return join(map(rows, _pieces(sentences[a:a + BLOCK])))
     sentences = texts(sentences)
     table_of(vocabulary)
     return join(in_threads(block, range(0, len(sentences), BLOCK), threads))

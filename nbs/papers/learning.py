@@ -72,7 +72,9 @@ GROUPS = {
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300)],
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100)],
-    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300)),
+    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), d1000=dict(vectors='', dim=1000)),
+    'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
+    'trigram-more': runs('trigram-more', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
 }
 
 

@@ -25,6 +25,7 @@ from .sentence_encoder import SentenceEncoder
 from ..lookup import MARK, POINTS, SPACE, WORD, kinds
 from ..runs import Run, provenance
 from ..settings import write_json
+from ..subwords import SEGMENTERS
 from ..text import TOKEN, Vocabulary
 
 # %% ../../nbs/14_encoders.export.ipynb #8143ca4e
@@ -133,7 +134,7 @@ def _write_portable(encoder, folder, dtype):
     _write_head(folder, 'paranmt_modules.PortableEncoder', {})
     encoder.save(folder, dtype)
     for feature, v in encoder.vocabularies.items():
-        (folder / f'vocabulary-{feature}.json').write_text(json.dumps(dict(policy=v.policy, tokens=v.tokens), ensure_ascii=False) + '\n', encoding='utf-8')
+        if feature not in SEGMENTERS: (folder / f'vocabulary-{feature}.json').write_text(json.dumps(dict(policy=v.policy, tokens=v.tokens), ensure_ascii=False) + '\n', encoding='utf-8')
     shutil.copyfile(portable.__file__, folder / 'paranmt_modules.py')
 
 def export_encoder(
@@ -174,7 +175,7 @@ tags: [sentence-transformers, sentence-similarity, feature-extraction, paraphras
 def _what(encoder, static, dtype):
     sizes = [(f'vocabulary: {f}', f'{v.unknown:,} types and the unknown; policy `{v.policy}`') for f, v in encoder.vocabularies.items()]
     parameters = sum(p.numel() for p in encoder.layer.parameters())
-    kind = 'static: StaticEmbedding of sentence-transformers, no code' if static else 'portable: `paranmt_modules.py` of this folder, plain PyTorch'
+    kind = 'static: StaticEmbedding of sentence-transformers, no code' if static else 'portable: `paranmt_modules.py` of this folder, plain PyTorch' + (' and the package sentencepiece' if set(encoder.vocabularies) & set(SEGMENTERS) else '')
     return markdown_table(['what', 'value'], [('model', f'{encoder.model}, in the language of ParaNMT-50M (Wieting and Gimpel, 2018)'), ('dimensions', encoder.dim), ('parameters', parameters),
                                               *sizes, ('folder', kind), ('numbers', dtype if dtype == 'float32' else f'{dtype}; figures were measured with the encoder as it was')])
 
