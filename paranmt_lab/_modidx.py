@@ -1461,6 +1461,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data.judge_vectors': ( 'training.data.html#judge_vectors',
                                                                                         'paranmt_lab/training/data.py'),
+                                           'paranmt_lab.training.data.learn_subwords': ( 'training.data.html#learn_subwords',
+                                                                                         'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data.numbers_of': ( 'training.data.html#numbers_of',
                                                                                      'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data.prepare': ( 'training.data.html#prepare',

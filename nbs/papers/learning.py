@@ -49,7 +49,7 @@ def make_pairs(s):
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
 TRIGRAM = TrainConfig('trigram', 'paraphrases', model='TRIGRAM', vocabulary=50_000, min_count=3, megabatch=40, epochs=2)
-PART = replace(WORD, name='part', limit=300_000, epochs=1)  # of the pairs, for what reads word by word
+PART = replace(WORD, name='part', limit=150_000, epochs=1)  # of the pairs, for what reads word by word
 FALLING = dict(learning_rate=2e-3, cooldown=1.)
 GRAMS = {'TRIGRAM': 50_000, 'FOURGRAM': 100_000, 'FIVEGRAM': 150_000}  # size of the vocabulary
 
@@ -71,7 +71,7 @@ GROUPS = {
     'mega-trigram': [replace(TRIGRAM, name=f'trigram-M{m}-s{seed}', megabatch=m, seed=seed, **FALLING) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300)],
-    'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100)],
+    'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), d1000=dict(vectors='', dim=1000)),
     'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
     'trigram-more': runs('trigram-more', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
