@@ -1,13 +1,14 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [model ...]     # exact peers ours, all of them unless told; models of `ours`, all four unless told
+    python tests/benchmarks/training.py [what ...] [model ...]     # exact mining peers ours scale, all of them unless told; models of `ours`, all four unless told
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
 thread and with two; and where the time goes. `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
-dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. Medians, least and most of REPEAT repetitions.
+dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mega-batch, screened and as a plain
+product. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
 """
-import os, sys, tempfile, time
+import os, resource, sys, tempfile, time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -28,9 +29,10 @@ from paranmt_lab.training import loop
 from paranmt_lab.training.data import MegaBatch, TrainConfig, choose_pairs, prepare
 from paranmt_lab.training.loop import Trainee, train
 from paranmt_lab.training.megabatch import cosine, cut, margin_loss, mine
+from paranmt_lab.training.mining import mine_compiled
 from paranmt_lab.training.optimizer import DenseAdam
 
-REPEAT, PAIRS, LETTERS = 3, 40_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
+REPEAT, PAIRS, LETTERS = 3, 120_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
 LAB = replace(settings(), workspace=Path(tempfile.mkdtemp()), resources=Path('/nowhere'), device='cpu')
 
 
@@ -136,7 +138,7 @@ def ours(models=MODELS):
                         bare(trainee, 4_000)
                         for k in range(REPEAT): steps.append(bare(trainee, 2_000 if slow else 12_000, 4_000 + 8_000 * k))
                         with clocks() as spent: bare(trainee, 4_000, 36_000)
-                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit=6_000 if slow else 0), n))
+                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 6_000}.get(model, 40_000)), n))
                     total = sum(spent.values())
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
 
@@ -213,7 +215,7 @@ def peers():
     except ImportError as e: known = [who for who in PEERS if 'transformers' not in who]; print(f'sentence-transformers: not available ({e})')
     with threads(2), ProcessPoolExecutor(1, get_context('spawn')) as other:
         data = prepare(corpus, choose_pairs(corpus), config('WORD', name, 1), LAB, show=False)
-        contenders = {f'ours, M={M}, {pool} pool': (lambda M=M, pool=pool: bare(Trainee(config('WORD', name, M, probes=0, negatives=pool), data, LAB), PAIRS)) for M, pool in ((1, 'opposite'), (40, 'opposite'), (40, 'both'))}
+        contenders = {f'ours, M={M}, {pool} pool': (lambda M=M, pool=pool: bare(Trainee(config('WORD', name, M, probes=0, negatives=pool), data, LAB), 40_000)) for M, pool in ((1, 'opposite'), (40, 'opposite'), (40, 'both'))}
         contenders |= {who: (lambda who=who: other.submit(peer, who).result()) for who in known}
         found = defaultdict(list)
         for _ in range(REPEAT + 1):
@@ -227,6 +229,61 @@ def peers():
     for who, rates in found.items():
         ratio = base / rates
         print(f'{who:55} {spread(rates):>30}   {np.median(ratio):.2f} ({ratio.min():.2f} to {ratio.max():.2f})')
+
+
+def grown(pairs, shards=250_000):
+    "A corpus of that many synthetic pairs, made shard by shard."
+    corpus = Corpus.create(f'grown-{pairs}', LAB)
+    for shard, first in enumerate(range(0, pairs, shards)):
+        rows = synthetic(min(shards, pairs - first), seed=shard + 1)
+        corpus.write_pairs(shard, rows.assign(segment=rows.segment + first))
+    return corpus
+
+
+def one_size(pairs):
+    "Seconds of preparing, pairs per second of an epoch, and the most memory that was held, in a process of its own."
+    torch.set_num_threads(2)
+    corpus, c = grown(pairs), config('WORD', f'grown-{pairs}', 40, f'grown-{pairs}')
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, time.perf_counter()
+    data = prepare(corpus, choose_pairs(corpus), c, LAB, show=False)
+    prepared = time.perf_counter() - start
+    arrays = sum(path.stat().st_size for path in data.folder.iterdir()) / 2**30
+    rate, seconds = trained(c, 2), time.perf_counter() - start - prepared
+    return dict(pairs=pairs, prepared=prepared, arrays=arrays, rate=rate, seconds=seconds, before=before, memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def scale():
+    "The same trainer on ten times the pairs."
+    print(f'\n{"WORD, M=40, 2 threads":>22} {"preparing":>10} {"arrays":>9} {"epoch":>9} {"pairs/s":>9} {"most memory":>12} (of which before training began)')
+    for pairs in (500_000, 5_000_000):
+        with ProcessPoolExecutor(1, get_context('spawn')) as other: f = other.submit(one_size, pairs).result()
+        print(f'{f["pairs"]:22,} {f["prepared"]:8.0f} s {f["arrays"]:5.2f} GiB {f["seconds"]:7.0f} s {f["rate"]:9,.0f} {f["memory"]:8.2f} GiB ({f["before"]:.2f})', flush=True)
+
+
+def mining(pairs=4_000, dim=300, times=7):
+    "Milliseconds for the negatives of a mega-batch, for vectors that differ much and for ones that are nearly the same."
+    torch.manual_seed(0)
+    keep_freed_memory()
+    print(f'\nmilliseconds for the negatives of {pairs:,} pairs, {dim} dimensions, opposite pool: {"screened":>38} {"product in float32":>28}')
+    for spread in (1., .01):
+        sides = torch.randn(dim) + spread * torch.randn(2, pairs, dim)
+        for n in (1, 2):
+            with threads(n):
+                found = {}
+                for name, search in (('screened', mine_compiled), ('plain', mine)):
+                    search(*sides, torch.arange(pairs), 'opposite')
+                    found[name] = [1e3 * seconds(lambda: search(*sides, torch.arange(pairs), 'opposite')) for _ in range(times)]
+            mean = torch.nn.functional.normalize(sides, dim=2).mean((0, 1)).square().sum().item()
+            print(f'mean cosine {mean:.3f}, {n} thread{"s" * (n > 1)}: {spread_of(found["screened"]):>68} {spread_of(found["plain"]):>28}', flush=True)
+
+
+def seconds(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def spread_of(values): return f'{np.median(values):.1f} ({min(values):.1f} to {max(values):.1f})'
 
 
 def exact(steps=300):
@@ -253,4 +310,4 @@ if __name__ == '__main__':
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, parts = [a for a in sys.argv[1:] if a in MODELS], [a for a in sys.argv[1:] if a not in MODELS]
-    for part in parts or ['exact', 'peers', 'ours']: {'ours': lambda: ours(models or MODELS), 'peers': peers, 'exact': exact}[part]()
+    for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
