@@ -17,8 +17,8 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.runs import Run
 from paranmt_lab.settings import read_json, settings, write_json
-from paranmt_lab.training.data import TrainConfig, prepare
-from paranmt_lab.training.loop import train
+from paranmt_lab.training.data import TrainConfig, choose_pairs, prepare
+from paranmt_lab.training.loop import Trainee, train
 from paranmt_lab.training.megabatch import POOLS, cosine, margin_loss, margin_loss_slow, mine, mine_slow
 
 BASE = TrainConfig('whole', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=500, batch_size=20, megabatch=2, epochs=8, learning_rate=0.01,
@@ -206,3 +206,48 @@ def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tm
     script.write_text(RANKS.replace('mined=mined[0]', 'mined=mined'))
     subprocess.run(launcher + arguments, check=True, env=environment, timeout=120)  # finished: every process returns, nobody waits for another
     assert read_json(tmp_path / '2.out.json') == dict(losses=[], mined=[]) and (runs[1].folder / 'done.json').read_bytes() == written
+
+
+def steps(s, config, megas=10, reside=False):
+    """Losses and last weights of some mega-batches, by steps that stay on the device or by the others."""
+    corpus = Corpus.open(config.corpus, s)
+    trainee, losses = Trainee(config, prepare(corpus, choose_pairs(corpus), config, s, show=False), s), []
+    if reside: trainee.reside()
+    for mega in range(megas):
+        trainee.mega = mega
+        losses += [loss for loss, *_ in trainee.mega_batch(np.random.default_rng(mega).permutation(100))]
+    return losses, {name: x.cpu() for name, x in trainee.optimizer.settled().items()}, trainee
+
+
+@pytest.mark.parametrize('model', ['WORD', 'WORD,TRIGRAM', 'WORD+TRIGRAM'])
+@pytest.mark.parametrize('fields', [dict(negatives='opposite', sides=1, cooldown=1.), dict(sampling='MIX')], ids=['one side', 'mixed'])
+def test_steps_that_stay_on_the_device_are_the_same(workspace, model, fields):
+    config = replace(BASE, name='resident', model=model, megabatch=5, **fields)
+    (plain, theirs, _), (resident, ours, _) = (steps(workspace, config, reside=reside) for reside in (False, True))
+    assert len(plain) == 50 and np.allclose(plain, resident, atol=1e-4)
+    for name in theirs: assert (theirs[name] - ours[name]).abs().max() < 1e-3
+
+
+def test_a_resident_state_goes_on_where_it_was(workspace):
+    config = replace(BASE, name='resident', megabatch=5, cooldown=1.)
+    whole, _, _ = steps(workspace, config, 6, reside=True)
+    first, _, before = steps(workspace, config, 3, reside=True)
+    after = Trainee(config, before.data, workspace)
+    after.reside()
+    for name, p in after.parameters.items(): p.data.copy_(before.parameters[name].data)
+    after.optimizer.load({k: x.clone() for k, x in before.optimizer.state().items()})
+    after.step = before.step
+    for mega in range(3, 6):
+        after.mega = mega
+        first += [loss for loss, *_ in after.mega_batch(np.random.default_rng(mega).permutation(100))]
+    assert first == whole
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='NO GPU: that CPU and GPU have the same losses over 50 steps was not tested')
+@pytest.mark.parametrize('model', ['WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'LSTM'])
+def test_cpu_and_gpu_have_the_same_losses(workspace, model):
+    config = replace(BASE, name='devices', model=model, megabatch=5, learning_rate=1e-3)
+    on_cpu, _, _ = steps(workspace, config)
+    on_gpu, _, trainee = steps(replace(workspace, device='cuda'), config)
+    assert (trainee.resident is not None) == (model != 'LSTM')
+    assert np.allclose(on_cpu, on_gpu, atol=1e-3)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['QUANTILES', 'new_encoder', 'learning_rates', 'make_optimizer', 'Trainee', 'summary', 'probe_sizes',
-           'development_score', 'Log', 'train', 'torch_threads', 'evaluate_run']
+           'development_score', 'averages', 'plain', 'Log', 'train', 'torch_threads', 'evaluate_run']
 
 # %% ../../nbs/52_training.loop.ipynb #85b65685
 import math, time
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..annotation.store import EventLog, flagged_pairs
 from ..corpus import Corpus
-from ..encoders.layers import Layer
+from ..encoders.layers import Add, Average, Combined, Layer
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
 from ..encoders.kernels import keep_freed_memory, number_rows
@@ -32,10 +32,11 @@ from ..settings import Settings, atomic, find_model, read_json, settings, write_
 from ..text import Vocabulary, read_vectors
 from .data import MegaBatch, TrainConfig, TrainingData, choose_pairs, judge_vectors, prepare
 from .deferred import DeferredAdam
-from .megabatch import cosine, cut, epoch_order, mine, pair_cosines
-from .mining import mine_compiled
+from .megabatch import cosine, cut, epoch_order, mine
+from .mining import mine_compiled, pair_cosines
 from .optimizer import DenseAdam, Optimizer
 from .ranks import Ranks
+from .resident import Resident, Sentences, encode as encode_there, learn
 from .sampling import LOSSES, ceilings, judged, mega_sizes, merge_segments, sampled
 
 # %% ../../nbs/52_training.loop.ipynb #5a47eb6b
@@ -98,9 +99,10 @@ class Trainee:
         self.mine = partial(mine_compiled, share=(self.ranks.rank, self.ranks.world), together=self.ranks.together) if self.device == 'cpu' else mine
         self.epoch = self.mega = self.step = self.pairs = 0
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()
-        self.best, self.waited = -1e9, 0
+        self.best, self.waited, self.resident = -1e9, 0, None
         rng = np.random.default_rng([config.seed, 1])
         self.probes = rng.choice(len(data), min(config.probes, len(data)), replace=False)
+        if self.device == 'cuda' and averages(self.layer) and plain(config) and self.ranks.world == 1: self.reside()
 
     @property
     def done(self): return self.epoch >= self.config.epochs or 0 < self.config.patience <= self.waited
@@ -117,6 +119,7 @@ def encode(
     piece: int = 2_000, # Sentences encoded at a time
 ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
     "Vectors of a mega-batch under the current model."
+    if self.resident: return encode_there(self.resident, self.sentences(mega).ravel(), piece).view(len(mega), 2, -1)
     own = self.ranks.share(np.arange(2 * len(mega)))
     vectors = [self.read(mega, k) for k in cut(own, piece)] or [torch.empty(0, self.layer.dim, device=self.device)]
     return self.ranks.gather(torch.cat(vectors), 2 * len(mega)).view(len(mega), 2, -1)
@@ -341,6 +344,54 @@ def development_score(
     else: found = evaluate_sts(encoder.similarity, s.resources, [], s.sample / 'graded.tsv')
     return 100 * float(found.pearson[0]), found.task[0]
 
+# %% ../../nbs/52_training.loop.ipynb #d7f5c22e
+def averages(
+    layer: Layer, # Of an encoder
+) -> list[Average]: # Its parts, if these are averages side by side or added; otherwise none
+    "The averages that a layer is made of."
+    parts = list(layer.parts) if isinstance(layer, Combined) else [layer]
+    return parts if all(isinstance(part, Average) for part in parts) else []
+
+def plain(
+    config: TrainConfig, # Of a run
+) -> bool: # Whether steps that stay on the device can do it
+    "Whether nothing but the margin loss and Adam is asked for."
+    return config.loss == 'margin' and not any((config.dropout, config.word_dropout, config.pull, config.clip, config.reference))
+
+@patch
+def reside(self: Trainee):
+    "Put all sentences beside the weights, and take steps that stay there."
+    config, parts, joined = self.config, averages(self.layer), 'sum' if isinstance(self.layer, Add) else 'concat'
+    rates = learning_rates(config, len(self.data), self.batch)
+    self.optimizer = DenseAdam(self.parameters, rates, decay=config.decay)
+    sentences = [Sentences(pack.ids, pack.offsets, self.device) for pack in (self.data.packs[part.feature] for part in parts)]
+    self.resident = Resident([part.weight_rd for part in parts], sentences, rates, joined, config.margin, config.sides, config.batch_size)
+    self.optimizer.adam = self.resident.adam
+
+@patch
+def stay(
+    self: Trainee,
+    mega: MegaBatch, # Sentences
+    mined: np.ndarray, # (2, n) their negatives, -1 for none
+) -> Iterator[tuple[float, np.ndarray, np.ndarray]]: # What `update` returns, mini-batch by mini-batch
+    "The steps of a mega-batch, without leaving the device."
+    self.resident.steps = self.step
+    losses, cosines = learn(self.resident, self.sentences(mega), np.stack(mined))
+    cosines[1:][np.stack(mined) < 0] = -np.inf
+    if not np.isfinite(losses).all(): raise FloatingPointError(f'the loss is {losses[~np.isfinite(losses)][0]} at step {self.step + 1 + np.isfinite(losses).argmin()}')
+    for loss, pairs in zip(losses, cut(np.arange(len(mega)), self.batch)):
+        self.step, self.pairs = self.step + 1, self.pairs + len(pairs)
+        self.optimizer.steps = self.step
+        yield float(loss), cosines[0, pairs], cosines[1:, pairs]
+
+@patch
+def sentences(
+    self: Trainee,
+    mega: MegaBatch, # Sentences
+) -> np.ndarray: # (n, 2) their numbers in the data
+    "Which sentences a mega-batch has."
+    return 2 * mega.rows[:, None] + [0, 1]
+
 # %% ../../nbs/52_training.loop.ipynb #b238f8a8
 @patch
 def mega_batch(
@@ -354,7 +405,8 @@ def mega_batch(
     vectors = self.encode(mega)
     mined = sampled(self.negatives(vectors, mega.segments, mega.rows), mega.segments.numpy(), config.sampling, config.negatives, rng)
     self.record(mega, vectors, mined)
-    for pairs in cut(np.arange(len(mega)), self.batch): yield self.update(mega, pairs, *mined)
+    if self.resident: yield from self.stay(mega, mined)
+    else: yield from (self.update(mega, pairs, *mined) for pairs in cut(np.arange(len(mega)), self.batch))
 
 # %% ../../nbs/52_training.loop.ipynb #d87c6540
 class Log:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Pool', 'POOLS', 'REFERENCE', 'cosine', 'margin_loss', 'margin_slopes', 'margin_loss_slow', 'mine_slow', 'mine',
-           'pair_cosines', 'epoch_order', 'cut', 'scramble']
+           'epoch_order', 'cut', 'scramble']
 
 # %% ../../nbs/50_training.megabatch.ipynb #6e71b43e
 from collections.abc import Callable, Iterator
@@ -13,8 +13,6 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-
-from ..encoders.kernels import cosines_of
 
 # %% ../../nbs/50_training.megabatch.ipynb #955a3b85
 def cosine(
@@ -138,17 +136,6 @@ def mine(
         value, where = (cosines if ceilings is None else cosines.masked_fill(cosines > ceilings[b, columns], -torch.inf)).max(0)
         _keep_best(best[b, columns], at[b, columns], value, k[rows][where] + a)
     return at[0], at[1]
-
-# %% ../../nbs/50_training.megabatch.ipynb #fd3e0940
-def pair_cosines(
-    vectors_nd: Tensor, # Vectors of n sentences
-    left: np.ndarray, # (k,) numbers of sentences
-    right: np.ndarray, # (k,) numbers of those to compare them with
-) -> Tensor: # (k,) cosines
-    "Cosines of chosen pairs of sentences, differentiable."
-    if vectors_nd.device.type == 'cpu': return cosines_of(vectors_nd, left, right)
-    left, right = (torch.from_numpy(x).to(vectors_nd.device, non_blocking=True) for x in (left, right))
-    return cosine(vectors_nd[left], vectors_nd[right])
 
 # %% ../../nbs/50_training.megabatch.ipynb #f420f70a
 def epoch_order(

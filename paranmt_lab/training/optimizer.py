@@ -107,4 +107,4 @@ def load(
     self.steps = int(state['steps'])
     for name, p in self.parameters.items():
         if f'{name}.m' in state:
-            self.adam.state[p] = dict(step=torch.tensor(float(self.steps)), exp_avg=state[f'{name}.m'].clone(), exp_avg_sq=state[f'{name}.v'].clone())
+            self.adam.state[p] = dict(step=torch.tensor(float(self.steps), device=p.device), exp_avg=state[f'{name}.m'].clone(), exp_avg_sq=state[f'{name}.v'].clone())
