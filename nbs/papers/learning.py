@@ -1,7 +1,7 @@
 """Experiments on the real pairs: one corpus of them, and the runs that are trained on it.
 
     python nbs/papers/learning.py pairs              # the corpus `paraphrases`, from the resources
-    python nbs/papers/learning.py train GROUP ...    # the runs of some groups, one after the other; finished ones are passed over
+    python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
 """
@@ -78,16 +78,23 @@ GROUPS = {
 }
 
 
-def train_groups(names, s):
-    "Train the runs of some groups; STS 2017 of each, after each epoch."
-    for config in (c for name in names for c in GROUPS[name]):
+def chosen(names):
+    "Configs of some groups and runs."
+    every = {c.name: [c] for configs in GROUPS.values() for c in configs} | GROUPS
+    if unknown := [name for name in names if name not in every]: sys.exit(f"{', '.join(unknown)}: no group or run of that name; groups are {', '.join(GROUPS)}")
+    return [c for name in names for c in every[name]]
+
+
+def train_runs(names, s):
+    "Train runs and those of some groups; STS 2017 of each, after each epoch."
+    for config in chosen(names):
         run = train(config, s)
         scores = run.metrics().dropna(subset='development').development
-        print(f"{config.name:30} {run.finished['seconds'] if 'seconds' in run.finished else 0:6.0f} s   STS17 {' '.join(f'{x:.2f}' for x in scores)}", flush=True)
+        print(f"{config.name:30} STS17 {' '.join(f'{x:.2f}' for x in scores)}", flush=True)
 
 
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
     if what == 'pairs': print(make_pairs(settings()).to_string())
-    elif what == 'train': train_groups(names, settings())
+    elif what == 'train': train_runs(names, settings())
     else: sys.exit(__doc__)
