@@ -15,6 +15,7 @@ from paranmt_lab.encoders import portable
 from paranmt_lab.encoders.export import export_encoder, is_static, model_card, tokenizer_json
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.encoders.zoo import Recurrent
+from paranmt_lab.subwords import SEGMENTERS, Subwords
 from paranmt_lab.text import FEATURES, POLICIES, Vocabulary, tokenize
 
 needs_peer = pytest.mark.skipif(importlib.util.find_spec('sentence_transformers') is None, reason='sentence-transformers is not installed (extra `peers`)')
@@ -31,7 +32,8 @@ RECURRENT = {
     'GRAN lstm': dict(hidden=9), 'GRAN gru': dict(cell='gru', variational=.2)}
 AVERAGES = ['WORD', 'TRIGRAM', 'FOURGRAM', 'WORD+TRIGRAM', 'WORD,TRIGRAM', 'WORD,TRIGRAM+FOURGRAM', 'WORD,TRIGRAM,LSTM']
 CASES = ([(m, p, False) for m in AVERAGES for p in POLICIES] + [(m, 'vector', r) for m in RECURRENT for r in (False, True)]
-         + [('WORD,TRIGRAM', 'reference', True), ('LSTM', 'drop', False), ('GRAN lstm', 'reference', False), ('WORD,TRIGRAM,LSTM', 'reference', True)])
+         + [('WORD,TRIGRAM', 'reference', True), ('LSTM', 'drop', False), ('GRAN lstm', 'reference', False), ('WORD,TRIGRAM,LSTM', 'reference', True)]
+         + [(m, 'vector', False) for m in ('SUBWORD', 'WORD,MORPH-GRAN') if importlib.util.find_spec('sentencepiece') and importlib.util.find_spec('morfessor')])
 
 # What runs in the other process: it refuses paranmt_lab, loads each folder, encodes in two ways, saves, loads again.
 OTHER = '''
@@ -62,6 +64,7 @@ assert 'paranmt_lab' not in sys.modules
 
 def encoder_of(model, policy, reference, dim=12):
     vocabularies = {f: Vocabulary.build(map(cut, TRAINING), policy=policy) for f, cut in FEATURES.items()}
+    vocabularies |= {f: Subwords(learn(TRAINING, 60)) for f, learn in SEGMENTERS.items() if f.upper() in model}
     encoder = build_encoder(model.partition(' ')[0], vocabularies, dim, reference=reference, recurrent=Recurrent(**RECURRENT.get(model, {})))
     torch.manual_seed(0)
     with torch.no_grad():

@@ -15,7 +15,7 @@ ROWS, DIM, HIDDEN = 12, 7, 5
 LAYERS = {
     'lstm': dict(), 'lstm, last': dict(pooling='last'), 'blstm, 2018': dict(bidirectional=True, join='sum', peepholes=True, reference=True),
     'blstm, max': dict(bidirectional=True, pooling='max'), 'gran': dict(cell='lstm'), 'gran, 2017': dict(cell='lstm', peepholes=True, reference=True),
-    'gran, opusparcus': dict(cell='gru', reference=True)}
+    'gran, opusparcus': dict(cell='gru', reference=True), 'gran, gru': dict(cell='gru')}
 
 
 def make(name, rows=ROWS, dim=DIM, hidden=HIDDEN, **more):
@@ -95,9 +95,10 @@ def lstm_slowly(p, where, k, x_td):
 def gru_slowly(p, x_td):
     w, u, b = (p['recurrent.' + name] for name in ('input_gd', 'recurrent_gh', 'bias_g'))
     n, h, states = u.shape[1], u.new_zeros(u.shape[1]), []
+    b = torch.nn.functional.pad(b, (3 * n - len(b), 0))  # the program of Opusparcus has no biases of gates
     for x in x_td:
-        r, z = (w[:2 * n] @ x + u[:2 * n] @ h).sigmoid().chunk(2)
-        h = (1 - z) * h + z * torch.nn.functional.leaky_relu(w[2 * n:] @ x + u[2 * n:] @ (r * h) + b, 0.01)
+        r, z = (w[:2 * n] @ x + u[:2 * n] @ h + b[:2 * n]).sigmoid().chunk(2)
+        h = (1 - z) * h + z * torch.nn.functional.leaky_relu(w[2 * n:] @ x + u[2 * n:] @ (r * h) + b[2 * n:], 0.01)
         states.append(h)
     return torch.stack(states)
 
