@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 
 from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import settings
 from paranmt_lab.training.data import TrainConfig
 from paranmt_lab.training.loop import train
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']
+SIMPLE = Selection('simplified', where="corpus IN ('asset', 'turkcorpus')")  # what stands in for SimpWiki
 SYSTEMS = 10  # pairs of two systems' outputs for one source
 
 
@@ -44,6 +46,7 @@ def make_pairs(s):
     pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()].sample(frac=1, random_state=0)
     corpus = Corpus.create('paraphrases', s)
     for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
+    select(corpus, SIMPLE)
     return pairs.corpus.value_counts()
 
 
@@ -70,8 +73,9 @@ GROUPS = {
     'mega-word': [replace(WORD, name=f'word-M{m}-s{seed}', megabatch=m, seed=seed) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-trigram': [replace(TRIGRAM, name=f'trigram-M{m}-s{seed}', megabatch=m, seed=seed, **FALLING) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
-    'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300)],
-    'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100)],
+    'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300, megabatch=1)],  # with 40 an LSTM of so few pairs takes all captions for one
+    'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
+    'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), d1000=dict(vectors='', dim=1000)),
     'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
     'trigram-more': runs('trigram-more', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
