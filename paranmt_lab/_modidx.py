@@ -1452,6 +1452,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data._check': ( 'training.data.html#_check',
                                                                                  'paranmt_lab/training/data.py'),
+                                           'paranmt_lab.training.data._last': ('training.data.html#_last', 'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data._pieces': ( 'training.data.html#_pieces',
                                                                                   'paranmt_lab/training/data.py'),
                                            'paranmt_lab.training.data.choose_pairs': ( 'training.data.html#choose_pairs',

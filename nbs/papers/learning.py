@@ -76,7 +76,7 @@ GROUPS = {
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300, megabatch=1)],  # with 40 an LSTM of so few pairs takes all captions for one
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
-    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), d1000=dict(vectors='', dim=1000)),
+    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2), fall600=dict(vectors='', dim=600, cooldown=1., epochs=2)),
     'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
     'trigram-more': runs('trigram-more', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
 }

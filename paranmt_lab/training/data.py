@@ -30,7 +30,7 @@ from ..runs import Progress, fingerprint
 from ..settings import Settings, atomic, checksum, find_model, inside, write_json
 from ..lookup import TypeTable, rows_of
 from ..subwords import SEGMENTERS, Subwords, read_vocabulary, vocabulary_file
-from ..text import Packed, Vocabulary, read_vectors
+from ..text import GRAMS, Packed, Vocabulary, read_vectors
 from .megabatch import POOLS, scramble
 from .sampling import LOSSES, SAMPLING
 
@@ -88,7 +88,7 @@ class TrainConfig(EncoderConfig):
     judge_above: float = 0.9     # Cosine under the judge from which on two sentences are taken for paraphrases
     flagged: bool = False        # Keep out what people have flagged as false negatives, as it stands when the run begins
     patience: int = 0            # Epochs without a better development score before the run ends, its best encoder kept; 0: all epochs, the last encoder
-    reference: bool = False      # As in the published programs: exclusion, Adam's epsilon, concatenation; peepholes and first weights of what reads word by word
+    reference: bool = False      # As in the published programs: unknown tokens, vocabulary of trigrams, exclusion, Adam's epsilon, concatenation; peepholes and first weights of what reads word by word
     seed: int = 0                # Of everything random
     evaluate_every: int = 0      # Mega-batches between development scores; 0: at the end of each epoch only
     checkpoint_every: float = 60.0 # Seconds between checkpoints, made after a mega-batch; there is always one at the end of an epoch
@@ -207,11 +207,17 @@ def count_types(
 ) -> Vocabulary: # Types by falling count, equal ones by the alphabet; then the others
     "The vocabulary of a file of provisional numbers."
     counts = sum(np.bincount(piece, minlength=len(types) + 1) for piece in _pieces(path))
+    if config.reference and types.feature in GRAMS: counts -= np.bincount(_last(path), minlength=len(types) + 1)
     occur = ((t, n) for t, n in zip(types.tokens, counts[1:].tolist()) if n >= config.min_count)
     kept = sorted(occur, key=lambda p: (-p[1], p[0]))[:config.vocabulary]
     known = {t for t, _ in kept}
     kept += [(t, 0) for t in more if t not in known][:config.vocabulary - len(kept)]
-    return Vocabulary([t for t, _ in kept], [n for _, n in kept])
+    return Vocabulary([t for t, _ in kept], [n for _, n in kept], 'reference' if config.reference else 'vector')
+
+def _last(path):
+    "The last token of each sentence, which has its closing space."
+    ends = np.memmap(path.with_suffix('.offsets'), np.int64, 'r')[1:]
+    return np.memmap(path, np.int32, 'r')[ends - 1]
 
 def _pieces(path, size=1 << 22):
     "A flat file of int32, piece by piece; changes to a piece reach the file."
@@ -225,7 +231,7 @@ def renumber(
     vocabulary: Vocabulary, # What they become
 ):
     "Replace provisional numbers by rows of the vocabulary."
-    table = np.array([vocabulary.unknown, *(vocabulary.index.get(t, vocabulary.unknown) for t in types.tokens)], np.int32)
+    table = np.array([vocabulary.unknown, *(vocabulary.ids([t])[0] for t in types.tokens)], np.int32)
     for piece in _pieces(path): piece[:] = table[piece]
 
 # %% ../../nbs/52_training.data.ipynb #8a8f8ae5
@@ -277,6 +283,7 @@ def recipe(
         files = [find_model(config.start, s) / vocabulary_file(f) for f in features_of(config.model)]
         return facts | {file.name: checksum(file) for file in files}
     vectors = checksum(s.resources / config.vectors) if config.vectors else ''
+    if config.reference: facts['reference'] = True
     return facts | dict(features=features_of(config.model), vocabulary=config.vocabulary, min_count=config.min_count, vectors=vectors)
 
 # %% ../../nbs/52_training.data.ipynb #1a491524
