@@ -400,7 +400,7 @@ def mega_batch(
 ) -> Iterator[tuple[float, np.ndarray, np.ndarray]]: # What `update` returns, mini-batch by mini-batch
     "Draw, encode once, mine, record, and step through the mini-batches."
     config, rng = self.config, np.random.default_rng([self.config.seed, self.epoch, self.mega])
-    if config.dropout or config.word_dropout or config.variational: torch.manual_seed(int(rng.integers(2**62)))
+    if config.dropout or config.word_dropout or config.variational: torch.manual_seed(int(rng.integers(2**62)) + self.ranks.rank)  # each process has sentences of its own
     mega = MegaBatch(self.data, rows, config.scramble, rng, config.scramble_each)
     vectors = self.encode(mega)
     mined = sampled(self.negatives(vectors, mega.segments, mega.rows), mega.segments.numpy(), config.sampling, config.negatives, rng)
