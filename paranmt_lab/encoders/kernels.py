@@ -25,7 +25,12 @@ from ..text import Packed
 @intrinsic
 def _prefetch(typing, flat, index):
     "Ask for the cache line of `flat[index]`."
-    def emit(context, builder, signature, args):
+    def emit(
+        context,    # What numba compiles for
+        builder,    # Where instructions are written
+        signature,  # Types of the arguments
+        args,       # Their values
+    ):
         array, byte, word = context.make_array(signature.args[0])(context, builder, args[0]), ir.IntType(8).as_pointer(), ir.IntType(32)
         call = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), 'llvm.prefetch.p0i8')
         builder.call(call, [builder.bitcast(builder.gep(array.data, [args[1]]), byte), word(0), word(3), word(1)])
@@ -99,6 +104,7 @@ def _number(ids, slot, rows, place):
     for u in range(found): slot[rows[u]] = -1
     return found
 
+# %% ../../nbs/10_encoders.kernels.ipynb #5eaf1b70
 @compiled
 def _occurrences(place, begin, order):
     "Sort tokens by the number of their row (a counting sort)."
@@ -146,6 +152,7 @@ def _take(ids, offsets, chosen, taken, ends):
         start, to = offsets[chosen[i]], ends[i]
         for j in range(ends[i + 1] - to): taken[to + j] = ids[start + j]
 
+# %% ../../nbs/10_encoders.kernels.ipynb #6673972d
 def take_sentences(
     packed:Packed,      # Sentences
     chosen:np.ndarray,  # [m] int64, which of them, in which order
@@ -198,27 +205,37 @@ def _row_sums_parallel(d, dim, order, begin, owner, out):
     for k in prange(8):  # by turns, since the common rows come first
         for u in range(k, len(begin) - 1, 8): _row_sum(d, dim, order, owner, begin[u], begin[u + 1], out, u)
 
+# %% ../../nbs/10_encoders.kernels.ipynb #ad47e474
 @compiled
 def _owners(offsets, owner):
     "Which sentence a token belongs to."
     for s in range(len(offsets) - 1):
         for j in range(offsets[s], offsets[s + 1]): owner[j] = s
 
-# %% ../../nbs/10_encoders.kernels.ipynb #f7934925
+# %% ../../nbs/10_encoders.kernels.ipynb #a49305bb
 def _sparse(n, d_ud, shape):
     "Row gradients as a coalesced sparse tensor."
     return torch.sparse_coo_tensor(torch.from_numpy(n.rows.astype(np.int64))[None], torch.from_numpy(d_ud), shape, is_coalesced=True, check_invariants=False)
 
+# %% ../../nbs/10_encoders.kernels.ipynb #61de17ec
 class _BagMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weight_rd, packed, sparse):
+    def forward(
+        ctx,        # What the backward pass gets to know
+        weight_rd,  # [r, d] embedding matrix
+        packed,     # n sentences
+        sparse,     # Whether the gradient holds the rows in use alone
+    ):
         ctx.packed, ctx.shape, ctx.sparse = packed, weight_rd.shape, sparse
         means_nd = weight_rd.new_empty(len(packed), weight_rd.shape[1])
         in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], packed.ids.numpy(), packed.offsets.numpy(), flat(means_nd))
         return means_nd
 
     @staticmethod
-    def backward(ctx, d_nd):
+    def backward(
+        ctx,   # What the forward pass has kept
+        d_nd,  # [n, d] gradient of the means
+    ):
         offsets, n = ctx.packed.offsets.numpy(), numbering(ctx.packed, ctx.shape[0])
         owner, d_ud = np.empty(len(n.place), np.int32), np.empty((len(n.rows), ctx.shape[1]), d_nd.numpy().dtype)
         _owners(offsets, owner)
@@ -239,15 +256,24 @@ def bag_mean(
 # %% ../../nbs/10_encoders.kernels.ipynb #500c6542
 class _ReadRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weight_rd, n, sparse):
+    def forward(
+        ctx,        # What the backward pass gets to know
+        weight_rd,  # [r, d] embedding matrix
+        n,          # Numbering of the batch
+        sparse,     # Whether the gradient holds the rows in use alone
+    ):
         ctx.n, ctx.shape, ctx.sparse = n, weight_rd.shape, sparse
         return weight_rd.detach().index_select(0, torch.from_numpy(n.rows))
 
     @staticmethod
-    def backward(ctx, d_ud):
+    def backward(
+        ctx,   # What the forward pass has kept
+        d_ud,  # [U, d] gradient of the distinct rows
+    ):
         gradient = _sparse(ctx.n, d_ud.contiguous().numpy(), ctx.shape)
         return gradient if ctx.sparse else gradient.to_dense(), None, None
 
+# %% ../../nbs/10_encoders.kernels.ipynb #f2a1a3cc
 def read_rows(
     weight_rd:Tensor,         # [r, d] embedding matrix
     packed:Packed,            # Sentences, as tensors on the CPU
@@ -271,6 +297,7 @@ def _cosines(x_nd, left, right, norm_n, cos_k):
         norm_n[s] = np.sqrt(square if square > 0 else 1e-10)
     for k in range(len(left)): cos_k[k] = _dot(x_nd[left[k]], x_nd[right[k]]) / (norm_n[left[k]] * norm_n[right[k]])
 
+# %% ../../nbs/10_encoders.kernels.ipynb #bff0e5b8
 @compiled
 def _cosine_gradient(x_nd, left, right, norm_n, cos_k, d_k, d_nd):
     d_nd[:] = 0
@@ -284,21 +311,30 @@ def _cosine_gradient(x_nd, left, right, norm_n, cos_k, d_k, d_nd):
             du[d] += uv * b - uu * a
             dv[d] += uv * a - vv * b
 
-# %% ../../nbs/10_encoders.kernels.ipynb #bd4c0015
+# %% ../../nbs/10_encoders.kernels.ipynb #54cb869d
 class _Cosines(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x_nd, left, right):
+    def forward(
+        ctx,    # What the backward pass gets to know
+        x_nd,   # [n, d] vectors
+        left,   # [k] numbers of vectors
+        right,  # [k] numbers of those to compare them with
+    ):
         x, norm_n, cos_k = x_nd.detach().contiguous().numpy(), x_nd.new_empty(len(x_nd)).numpy(), x_nd.new_empty(len(left)).numpy()
         _cosines(x, left, right, norm_n, cos_k)
         ctx.kept = x, left, right, norm_n, cos_k
         return torch.from_numpy(cos_k)
 
     @staticmethod
-    def backward(ctx, d_k):
+    def backward(
+        ctx,  # What the forward pass has kept
+        d_k,  # [k] gradient of the cosines
+    ):
         d_nd = np.empty_like(ctx.kept[0])
         _cosine_gradient(*ctx.kept, d_k.contiguous().numpy(), d_nd)
         return torch.from_numpy(d_nd), None, None
 
+# %% ../../nbs/10_encoders.kernels.ipynb #afd118ed
 def cosines_of(
     x_nd:Tensor,       # [n, d] vectors, on the CPU
     left:np.ndarray,   # [k] int64 numbers of vectors

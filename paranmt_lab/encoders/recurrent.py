@@ -75,7 +75,11 @@ def roomy(
 # %% ../../nbs/10_encoders.recurrent.ipynb #a20b96d6
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x_md, weight_gd, bias_g):
+    def forward(ctx, # Keeps what the way back needs
+        x_md,       # Inputs
+        weight_gd,  # Weights
+        bias_g,     # Biases, or None
+    ):
         ctx.save_for_backward(x_md, weight_gd)
         ctx.biased = bias_g is not None
         product_mg = times_transposed(x_md, weight_gd)
@@ -83,7 +87,9 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_mg):
+    def backward(ctx, # What was kept
+        d_mg,  # Gradient of the outputs
+    ):
         x_md, weight_gd = ctx.saved_tensors
         return times_transposed(d_mg, weight_gd.T), times_transposed(x_md.T, d_mg.T).T, d_mg.sum(0) if ctx.biased else None
 
@@ -113,7 +119,7 @@ def tanh(
 # %% ../../nbs/10_encoders.recurrent.ipynb #0ba9376c
 @overload(tanh, jit_options=dict(fastmath=FAST, error_model='numpy'))
 def _tanh(x):
-    def rational(x):
+    def rational(x):  # of single precision
         x = -_far if x < -_far else x
         x = _far if x > _far else x
         s = x * x
@@ -328,10 +334,15 @@ def _lstm_backward(d_th, shape, w_gh, peep_ph, mask_nh, rows_t, tokens_t, steps,
         if t: following = times_transposed(dg_tg[here.start:here.start + roomy(n)], back_hg).numpy()[:n]
     return dp_ug, weight_gradient(dg_tg, tape.inputs, len(tokens_t)), torch.from_numpy(d_peep_ph)
 
-# %% ../../nbs/10_encoders.recurrent.ipynb #d0a1c1b8
+# %% ../../nbs/10_encoders.recurrent.ipynb #a4b219c5
 class _Lstm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, p_ug, w_gh, peep_ph, *rest):
+    def forward(ctx, # Keeps what the way back needs
+        p_ug,     # Projection of distinct rows, W x + b
+        w_gh,     # Recurrent weights
+        peep_ph,  # Peepholes, or no rows
+        *rest,    # Mask, rows, tokens and steps, without gradient
+    ):
         h_th, tape = _lstm_forward(p_ug, w_gh, peep_ph.numpy(), *rest, keep=True)
         ctx.save_for_backward(w_gh, peep_ph)
         ctx.rest, ctx.tape, ctx.shape = rest, tape, p_ug.shape
@@ -339,7 +350,9 @@ class _Lstm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_th):
+    def backward(ctx, # What was kept
+        d_th,  # Gradient of each token's state
+    ):
         w_gh, peep_ph = ctx.saved_tensors
         return *_lstm_backward(d_th.contiguous(), ctx.shape, w_gh, peep_ph.numpy(), *ctx.rest, ctx.tape), None, None, None, None
 
@@ -421,7 +434,10 @@ def _means_back(d_nh, offsets, d_th):
 # %% ../../nbs/10_encoders.recurrent.ipynb #337adc13
 class _Mean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h_th, offsets):
+    def forward(ctx, # Keeps what the way back needs
+        h_th,     # State of each token
+        offsets,  # [n + 1] where each sentence begins, and T
+    ):
         ctx.offsets, ctx.shape = offsets, h_th.shape
         out_nh = h_th.new_empty(len(offsets) - 1, h_th.shape[1])
         _means(h_th.detach().numpy(), offsets.numpy(), out_nh.numpy())
@@ -429,7 +445,9 @@ class _Mean(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_nh):
+    def backward(ctx, # What was kept
+        d_nh,  # Gradient of each sentence's mean
+    ):
         d_th = d_nh.new_empty(ctx.shape)
         _means_back(d_nh.contiguous().numpy(), ctx.offsets.numpy(), d_th.numpy())
         return d_th, None

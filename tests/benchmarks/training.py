@@ -1,6 +1,6 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [model ...]     # exact mining peers ours scale, all of them unless told; models of `ours`, all four unless told
+    python tests/benchmarks/training.py [what ...] [model ...] [M ...]     # exact mining peers ours scale, all of them unless told; models and M of `ours`, all unless told
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
@@ -123,13 +123,13 @@ def spread(values): return f'{np.median(values):>9,.0f} ({min(values):,.0f} to {
 MODELS = 'WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'BLSTM'
 
 
-def ours(models=MODELS):
+def ours(models=MODELS, sizes=(1, 20, 40)):
     "The trainer and the bare step."
     print(f'\n{"corpus":10} {"model":13} {"M":>3} {"threads":>7} {"trainer, pairs/s":>30} {"bare step, pairs/s":>30}   share of the bare step')
     for name, corpus in corpora():
         for model in models:
             slow = model == 'BLSTM'
-            for M in (1, 20, 40):
+            for M in sizes:
                 for n in (1, 2):
                     with threads(n):
                         c, found, steps = config(model, name, M, probes=0), [], []
@@ -309,5 +309,6 @@ if __name__ == '__main__':
     os.environ['TOKENIZERS_PARALLELISM'] = 'false'
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
-    models, parts = [a for a in sys.argv[1:] if a in MODELS], [a for a in sys.argv[1:] if a not in MODELS]
-    for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
+    models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
+    parts = [a for a in sys.argv[1:] if a not in MODELS and not a.isdigit()]
+    for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
