@@ -49,10 +49,16 @@ def _gated_means_back(d_nd, x_ud, gate_td, place_t, offsets, dx_ud, dq_ud, dr_td
             dq = dq_ud[place_t[t]]
             plus(dq, dr_td[t], dq)
 
-# %% ../../nbs/10_encoders.gran.ipynb #a480255c
+# %% ../../nbs/10_encoders.gran.ipynb #adc62369
 class _GatedMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x_ud, q_ud, r_td, place_t, offsets):
+    def forward(ctx, # Keeps what the way back needs
+        x_ud,     # Embeddings of distinct rows
+        q_ud,     # What their gates take from the embedding
+        r_td,     # What a token's gate takes from the state
+        place_t,  # [T] token to the number of its row
+        offsets,  # [n + 1] where each sentence begins, and T
+    ):
         gate_td, out_nd = torch.empty_like(r_td), x_ud.new_empty(len(offsets) - 1, x_ud.shape[1])
         _gated_means(x_ud.detach().numpy(), q_ud.detach().numpy(), r_td.detach().numpy(), place_t, offsets, gate_td.numpy(), out_nd.numpy())
         ctx.save_for_backward(x_ud)
@@ -61,7 +67,9 @@ class _GatedMean(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_nd):
+    def backward(ctx, # What was kept
+        d_nd,  # Gradient of each sentence's mean
+    ):
         x_ud, (gate_td, place_t, offsets) = ctx.saved_tensors[0], ctx.kept
         dx_ud, dq_ud, dr_td = torch.zeros_like(x_ud), torch.zeros_like(x_ud), torch.empty_like(gate_td)
         back = [a.numpy() for a in (dx_ud, dq_ud, dr_td)]
@@ -177,7 +185,11 @@ def _gru_backward(d_th, shape, w_gh, mask_nh, rows_t, tokens_t, steps, tape, res
 # %% ../../nbs/10_encoders.gran.ipynb #90a47f2b
 class _Gru(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, p_ug, w_gh, *rest):
+    def forward(ctx, # Keeps what the way back needs
+        p_ug,   # Projection of distinct rows, W x + b
+        w_gh,   # Recurrent weights
+        *rest,  # Mask, rows, tokens and steps, without gradient
+    ):
         h_th, *kept = _gru_forward(p_ug, w_gh, *rest, keep=True)
         ctx.save_for_backward(w_gh)
         ctx.rest, ctx.kept, ctx.shape = rest, kept, p_ug.shape
@@ -185,7 +197,9 @@ class _Gru(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_th):
+    def backward(ctx, # What was kept
+        d_th,  # Gradient of each token's state
+    ):
         return *_gru_backward(d_th.contiguous(), ctx.shape, *ctx.saved_tensors, *ctx.rest, *ctx.kept), None, None, None, None
 
 # %% ../../nbs/10_encoders.gran.ipynb #3cc3599b
