@@ -39,16 +39,25 @@ class Sentences:
         row_t = self.ids[torch.where(there_t, at_t + (begin_n - end_n + length_n)[owner_t], 0)].long()
         return row_t, owner_t, there_t / length_n[owner_t].clamp_min(1)
 
-# %% ../../nbs/51_training.resident.ipynb #74c36ea3
+# %% ../../nbs/51_training.resident.ipynb #ba28babc
 class _Means(torch.autograd.Function):
     "Means of embeddings, whose gradient is written to `grad`, all of it, in place."
     @staticmethod
-    def forward(ctx, weight_rd, grad_rd, row_t, owner_t, share_t, n):
+    def forward(ctx, # Keeps what the way back needs
+        weight_rd,  # Embedding matrix
+        grad_rd,    # Where its gradient will be written, or None if none will be asked for
+        row_t,      # [room] row of each token
+        owner_t,    # [room] which sentence it belongs to
+        share_t,    # [room] its share of the mean, 0 for no token
+        n,          # Sentences
+    ):
         ctx.kept = grad_rd, row_t, owner_t, share_t
         return weight_rd.new_zeros(n, weight_rd.shape[1]).index_add_(0, owner_t, weight_rd.detach()[row_t] * share_t[:, None])
 
     @staticmethod
-    def backward(ctx, d_nd):
+    def backward(ctx, # What was kept
+        d_nd,  # Gradient of each sentence's mean
+    ):
         grad_rd, row_t, owner_t, share_t = ctx.kept
         grad_rd.zero_().index_add_(0, row_t, d_nd[owner_t] * share_t[:, None])
         return None, None, None, None, None, None
