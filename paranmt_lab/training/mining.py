@@ -31,11 +31,13 @@ def _centre(unit_nd, mean_d, rest_nd, along_n, length_n):
             square += np.float64(x) * np.float64(x)
         along_n[i], length_n[i] = along, np.sqrt(square)
 
+# %% ../../nbs/50_training.mining.ipynb #4ca5849e
 def _parts(x, dtype):
     "Two numbers of a precision whose sum is a number, nearly."
     high = x.to(dtype)
     return high, (x - high).to(dtype)
 
+# %% ../../nbs/50_training.mining.ipynb #3e863b1b
 class Screen:
     "Unit vectors of one side, ready to be screened, those that are nearest to the mean first."
     def __init__(self,
@@ -59,6 +61,7 @@ def half_is_fast() -> bool:  # Whether the processor multiplies bfloat16 itself
     "Whether screening in bfloat16 is faster than in single precision."
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
+# %% ../../nbs/50_training.mining.ipynb #3693bb9c
 ROUNDING = {torch.bfloat16: 2.0**-9, torch.float32: 2.0**-24}  # of a number that is written in that precision
 
 def errors(
@@ -69,6 +72,7 @@ def errors(
     sums, written = 2.0**-14 * max(1, dim / 512), 2 * ROUNDING[dtype]  # longer sums err more
     return written + written**2 + sums, written**2 + 2 * sums + 2.0**-22, ROUNDING[dtype]
 
+# %% ../../nbs/50_training.mining.ipynb #6bfa5c57
 @compiled
 def _error(length, along, far, beside, shares):
     "How far the number of a sentence and of one of a stretch may be off before it is rounded; of the stretch the greatest `far` and `beside` are given."
@@ -86,6 +90,7 @@ def _top(row):
     for j in range(len(row)): top = max(top, row[j])
     return top
 
+# %% ../../nbs/50_training.mining.ipynb #daab8adc
 @compiled
 def _number(whole, lift):
     "The number that a whole number stands for; none for an excluded one."
@@ -94,6 +99,7 @@ def _number(whole, lift):
     value = np.float64(wide.view(np.float32)[0])
     return value if value > -np.inf else -np.inf
 
+# %% ../../nbs/50_training.mining.ipynb #dfbe3e2d
 @compiled
 def _floor(least, error, share, lift):
     "The least whole number whose true value may reach another."
@@ -119,6 +125,7 @@ def _largest(x):
     for j in range(len(x)): top = max(top, abs(x[j]))
     return top
 
+# %% ../../nbs/50_training.mining.ipynb #7841813f
 @compiled
 def _search_rows(block, units1, units2, numbers2, best, at, length1, along1, length2, along2, shares, lift):
     "For each row of a screened block, the best of its columns; how many were decided."
@@ -152,6 +159,7 @@ def _reach(row, floors):
     for j in range(len(row)): reach += row[j] >= floors[j]
     return reach
 
+# %% ../../nbs/50_training.mining.ipynb #dcc842b3
 @compiled
 def _search_columns(block, units1, units2, numbers1, least, best, at, length1, along1, length2, along2, shares, lift):
     "For each column of a screened block, the best of its rows; `least` is how good that is at least. How many were decided."
@@ -182,6 +190,7 @@ def _exclude(block, pairs, column, places, group, order, begin):
         for k in range(begin[g], begin[g + 1]):
             if places[order[k]] >= column: block[i, places[order[k]] - column] = np.iinfo(block.dtype).min
 
+# %% ../../nbs/50_training.mining.ipynb #7cb3dfd8
 def _groups(segments):
     "Dense number of each pair's segment, pairs sorted by it, and where each begins."
     _, group, counts = np.unique(segments, return_inverse=True, return_counts=True)
@@ -198,8 +207,15 @@ class _Miner:
         self.room = torch.empty(min(BLOCK, self.n) * self.n, dtype=dtype)
         self.integer, self.lift = (torch.int16, 16) if dtype == torch.bfloat16 else (torch.int32, 0)
 
+# %% ../../nbs/50_training.mining.ipynb #87864f6d
 @patch
-def block(self:_Miner, a, b, start, least, places):
+def block(self:_Miner,
+    a:int,              # Side of the rows: 0 or 1
+    b:int,              # Side of the columns
+    start:int,          # Place of the block's first row
+    least:np.ndarray,   # [n] what the best of each column reaches at least, so far
+    places:np.ndarray,  # [n] place of each pair of side b
+) -> int:               # Cosines worked out
     "Search the block that begins with row `start` of the product of two sides; how many were decided."
     one, other, column = self.screens[a], self.screens[b], start if a == b else 0
     rows, columns = slice(start, min(start + BLOCK, self.n)), slice(column, None)
@@ -212,24 +228,31 @@ def block(self:_Miner, a, b, start, least, places):
     return (_search_rows(bits, *units, 2 * other.order[columns] + b, self.best[a, rows], self.at[a, rows], *facts)
             + _search_columns(bits, *units, 2 * one.order[rows] + a, least[columns], self.best[b, columns], self.at[b, columns], *facts))
 
+# %% ../../nbs/50_training.mining.ipynb #f4cdfe32
 @patch
-def search(self:_Miner, a, b, starts):
+def search(self:_Miner,
+    a:int,        # Side of the rows: 0 or 1
+    b:int,        # Side of the columns
+    starts:range, # Places where blocks begin
+) -> int:         # Cosines worked out
     "Some blocks of rows of the product of two sides; how many were decided."
     least, places = np.full(self.n, -np.inf), self.screens[b].place
     return sum(self.block(a, b, start, least, places) for start in starts)
 
+# %% ../../nbs/50_training.mining.ipynb #f939a8c0
 @patch
 def found(self:_Miner):
     "Cosine and sentence by pair, [2, n] each."
     places = [screen.place for screen in self.screens]
     return tuple(np.stack([x[side][places[side]] for side in (0, 1)]) for x in (self.best, self.at))
 
-# %% ../../nbs/50_training.mining.ipynb #87864f6d
+# %% ../../nbs/50_training.mining.ipynb #fdd50748
 @cache
 def _threads(n):
     "Threads of one torch thread each."
     return ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
 
+# %% ../../nbs/50_training.mining.ipynb #06068130
 def _search(units, dtype, groups, pool, threads, share):
     "Best cosine and its sentence, [2, n] each, among the blocks of this process."
     mean_d = torch.stack([x.mean(0) for x in units]).mean(0)
@@ -242,6 +265,7 @@ def _search(units, dtype, groups, pool, threads, share):
     found = list(_threads(threads).map(work, range(threads))) if threads > 1 else [work(0)]
     return best_of([miner.found() for miner in found])
 
+# %% ../../nbs/50_training.mining.ipynb #5241bd94
 def best_of(
     found:list[tuple[np.ndarray, np.ndarray]],  # What several have found: cosines and sentence numbers, [2, n] each; -1 for nothing
 ) -> tuple[np.ndarray, np.ndarray]:             # The best of them
@@ -259,6 +283,7 @@ def _as_published(best, at, pool):
     chosen = (best < poor) | ((best == poor) & (own < at)) | (at < 0) & (poor > -np.inf)
     return np.where(chosen, own, at)
 
+# %% ../../nbs/50_training.mining.ipynb #16f05739
 @torch.no_grad()
 def mine_compiled(
     first:Tensor,           # [n, d] vectors of the first sides, float32 on the CPU, of any length
