@@ -46,6 +46,7 @@ def gather(self:Ranks,
     dist.all_gather(everybody, room)
     return torch.cat([x[:n] for x, n in zip(everybody, sizes)])
 
+# %% ../../nbs/51_training.ranks.ipynb #406d30bc
 @patch
 def total(self:Ranks,
     value:Tensor,  # A number of this process
@@ -81,6 +82,7 @@ def sum_gradients(self:Ranks,
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             dist.all_reduce(p.grad)
 
+# %% ../../nbs/51_training.ranks.ipynb #43323485
 @patch
 def _sparse_sum(self:Ranks, p):
     "Rows and values of everybody."
@@ -88,7 +90,9 @@ def _sparse_sum(self:Ranks, p):
     sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.world)]
     dist.all_gather(sizes, torch.tensor([len(rows)]))
     most = max(int(n) for n in sizes)
-    def everybody(x):
+    def everybody(
+        x,  # [m, ...] rows of this process
+    ):
         room, found = x.new_zeros(most, *x.shape[1:]), [x.new_empty(most, *x.shape[1:]) for _ in sizes]
         room[:len(x)] = x
         dist.all_gather(found, room)
@@ -106,6 +110,7 @@ def agree(self:Ranks,
     dist.broadcast(said, 0)
     return bool(said.item())
 
+# %% ../../nbs/51_training.ranks.ipynb #56f84a1c
 @patch
 @contextmanager
 def first_alone(self:Ranks):
