@@ -214,17 +214,19 @@ def admissible(
     segments: Tensor, # (n,) their segments
     i: int, # A pair among them
     side: int, # Its first side (0) or its second (1)
-) -> np.ndarray: # Cosines, in no order
-    "Cosines of a sentence with all that may be its negative."
+) -> tuple[np.ndarray, np.ndarray]: # Cosines and sentence numbers, these rising
+    "What may be the negative of a sentence, a judge's veto apart."
     config = self.config
-    sides = {'both': slice(None), 'same': slice(side, side + 1), 'opposite': slice(1 - side, 2 - side)}[config.negatives]
-    other = torch.arange(len(units)) != i if config.reference else segments != segments[i]
-    cosines = (units[:, sides] @ units[i, side]).cpu()[other.cpu()].flatten().numpy()
-    if config.apart == -2 or self.epoch < config.apart_from: return cosines
-    return cosines[cosines <= float(units[i, 0] @ units[i, 1]) - config.apart]
+    sides = {'both': [0, 1], 'same': [side], 'opposite': [1 - side]}[config.negatives]
+    other = (torch.arange(len(units)) != i if config.reference else segments != segments[i]).cpu().numpy()
+    cosines = torch.stack([units[:, b] @ units[i, side] for b in sides], 1).cpu().numpy()[other].ravel()
+    numbers = (2 * np.flatnonzero(other)[:, None] + sides).ravel()
+    if config.apart == -2 or self.epoch < config.apart_from: return cosines, numbers
+    far = cosines <= float(units[i, 0] @ units[i, 1]) - config.apart
+    return cosines[far], numbers[far]
 
 def summary(
-    cosines: np.ndarray, # Of `admissible`
+    cosines: np.ndarray, # From `admissible`
 ) -> dict[str, float]: # `pool`, how many there are, and `pool_0` (the least) to `pool_100` (the greatest)
     "What a negative was chosen from, in nine numbers."
     values = np.percentile(cosines, QUANTILES) if len(cosines) else [math.nan] * len(QUANTILES)
@@ -246,14 +248,16 @@ def record(
 ):
     "Note the negatives of the probes among these pairs."
     config, probes = self.config, np.flatnonzero(np.isin(mega.rows, self.probes))
+    if not len(probes): return
+    units = torch.nn.functional.normalize(vectors, dim=2)
     own = math.ceil(len(mega) / self.batch) if config.grow else config.megabatch  # one that grows says how far it has come
     for m in probe_sizes(own):
         size = m * self.batch
         for start in np.unique(probes // size * size):
             piece = slice(start, start + size)
-            found = mined if m == own else self.negatives(vectors[piece], mega.segments[piece], mega.rows[piece])
-            units = torch.nn.functional.normalize(vectors[piece], dim=2)
-            for i in probes[probes // size * size == start] - start: self._note(m, self.data.pair_id[mega.rows[piece]], units, mega.segments[piece], found, i)
+            mine_all = self.judge is not None or config.reference  # who may not be, or is in any case, only mining knows
+            found = mined if m == own else self.negatives(vectors[piece], mega.segments[piece], mega.rows[piece]) if mine_all else None
+            for i in probes[probes // size * size == start] - start: self._note(m, self.data.pair_id[mega.rows[piece]], units[piece], mega.segments[piece], found, i)
 
 # %% ../../nbs/52_training.loop.ipynb #fb133e44
 @patch
@@ -263,15 +267,17 @@ def _note(
     ids: np.ndarray, # Pair ids of a piece of a mega-batch
     units: Tensor, # (n, 2, d) their vectors, of length 1
     segments: Tensor, # (n,) their segments
-    found: np.ndarray, # (2, n) their negatives within the piece
+    found: np.ndarray | None, # (2, n) their negatives within the piece; None takes the most similar
     i: int, # Place of a probe among them
 ):
     "Note both sides of one probe."
     partner = float(units[i, 0] @ units[i, 1])
-    for side, k in enumerate(int(f[i]) for f in found):
+    for side in (0, 1):
+        cosines, numbers = self.admissible(units, segments, i, side)
+        k = int(found[side][i]) if found is not None else int(numbers[cosines.argmax()]) if len(cosines) else -1
         if k < 0: continue
         self.records.append(dict(epoch=self.epoch, megabatch=m, pair_id=int(ids[i]), side=side + 1, negative_pair_id=int(ids[k // 2]), negative_side=k % 2 + 1, cosine_partner=partner,
-                                 cosine_negative=float(units[i, side] @ units[k // 2, k % 2])) | summary(self.admissible(units, segments, i, side)))
+                                 cosine_negative=float(units[i, side] @ units[k // 2, k % 2])) | summary(cosines))
 
 # %% ../../nbs/52_training.loop.ipynb #cd8cff01
 @patch

@@ -138,7 +138,7 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
                         bare(trainee, 4_000)
                         for k in range(REPEAT): steps.append(bare(trainee, 2_000 if slow else 12_000, 4_000 + 8_000 * k))
                         with clocks() as spent: bare(trainee, 4_000, 36_000)
-                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 6_000}.get(model, 40_000)), n))
+                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 30_000}.get(model, 40_000)), n))
                     total = sum(spent.values())
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
 
