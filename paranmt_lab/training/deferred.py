@@ -36,6 +36,7 @@ def tail_sums(
 # %% ../../nbs/51_training.deferred.ipynb #f7ba9c94
 _LEFT = R ** np.arange(GONE + 1.)  # what is left of a momentum after so many steps
 
+# %% ../../nbs/51_training.deferred.ipynb #41b7328f
 @compiled
 def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
     "Move a row by its missed steps up to `t`; `last` holds the steps of its last gradient and of its last move."
@@ -51,6 +52,7 @@ def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
     v = m + width
     for d in range(width): w[row + d] -= share * moments[m + d] / (np.sqrt(moments[v + d]) + floor)
 
+# %% ../../nbs/51_training.deferred.ipynb #071f7243
 @compiled
 def _move(w, moments, last, rows, u, dim, t, sums, epsilon, reference):
     if u + AHEAD < len(rows):
@@ -77,6 +79,7 @@ def _decay(moments, r, dim, g, u, k):
         moments[m + d] = d1 * moments[m + d] + g1 * g[new + d]
         moments[v + d] = d2 * moments[v + d] + g2 * g[new + d] * g[new + d]
 
+# %% ../../nbs/51_training.deferred.ipynb #1d22c6a9
 @compiled
 def _update(w, moments, last, rows, g, u, dim, t, sums, epsilon, reference):
     if u + AHEAD < len(rows): ask_for(moments, rows[u + AHEAD], 2 * dim)
@@ -118,7 +121,7 @@ class DeferredAdam:
         self.tables = {name: Table(p) for name, p in parameters.items() if name.endswith('_rd')}
         self.dense = DenseAdam({name: p for name, p in parameters.items() if name not in self.tables}, learning_rate, reference, decay)
 
-# %% ../../nbs/51_training.deferred.ipynb #017968bb
+# %% ../../nbs/51_training.deferred.ipynb #644e08d3
 @patch
 def read(self:DeferredAdam,
     rows:dict[str, np.ndarray],  # Matrix to distinct rows of it
@@ -128,6 +131,7 @@ def read(self:DeferredAdam,
         table = self.tables[name]
         in_parallel(_read_parallel, _read, *table.arrays(), chosen, table.dim, self.steps, self.sums, EPSILON, self.reference)
 
+# %% ../../nbs/51_training.deferred.ipynb #8e6d5081
 @patch
 def step(self:DeferredAdam):
     "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
@@ -161,6 +165,7 @@ def settled(self:DeferredAdam) -> dict[str, Tensor]: # Copies of all parameters 
         _read(flat(copies[name]), moments, last.copy(), np.arange(len(copies[name])), table.dim, self.steps, self.sums, EPSILON, self.reference)
     return copies
 
+# %% ../../nbs/51_training.deferred.ipynb #a3f1aeea
 @patch
 def state(self:DeferredAdam) -> dict[str, Tensor]: # `<parameter>.moments`, `<parameter>.last`, and the dense optimizer's
     "What a checkpoint has to hold, beside the parameters."
