@@ -443,10 +443,10 @@ def rows_of(
     threads:int=1,           # Python threads to work with; the result does not depend on it
 ) -> Packed:                 # Their rows, at least one a sentence
     "Cut sentences into features and look all of them up."
-    def rows(piece):
+    def rows(piece):  # some sentences, as Arrow's column
         tokens = cut(feature, piece)
         return Packed(*_settle(_numbers(vocabulary, tokens), tokens.offsets, 0, vocabulary.unknown, vocabulary.policy == 'drop'))
-    def block(a):
+    def block(a):  # number of its first sentence
         if isinstance(vocabulary, Subwords): return vocabulary.rows(_strings(sentences[a:a + BLOCK]))
         return join(map(rows, _pieces(sentences[a:a + BLOCK])))
     sentences = texts(sentences)
@@ -459,7 +459,7 @@ def number(self:TypeTable,
     sentences:Text,  # n strings, any text, or an Arrow column of them
 ) -> Packed:         # Provisional numbers of their tokens; 0 alone for a sentence of nothing
     "Number the tokens of sentences; new types get new numbers."
-    def numbered(piece):
+    def numbered(piece):  # some sentences, as Arrow's column
         tokens = cut(self.feature, piece)
         return Packed(*_settle(self.insert(tokens), tokens.offsets, 1, 0, False))
     sentences = texts(sentences)
