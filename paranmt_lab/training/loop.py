@@ -364,6 +364,7 @@ def plain(
     "Whether nothing but the margin loss and Adam is asked for."
     return config.loss == 'margin' and not any((config.dropout, config.word_dropout, config.pull, config.clip, config.reference))
 
+# %% ../../nbs/52_training.loop.ipynb #44abd829
 @patch
 def reside(self: Trainee):
     "Put all sentences beside the weights, and take steps that stay there."
@@ -374,6 +375,15 @@ def reside(self: Trainee):
     self.resident = Resident([part.weight_rd for part in parts], sentences, rates, joined, config.margin, config.sides, config.batch_size)
     self.optimizer.adam = self.resident.adam
 
+@patch
+def sentences(
+    self: Trainee,
+    mega: MegaBatch, # Sentences
+) -> np.ndarray: # (n, 2) their numbers in the data
+    "Which sentences a mega-batch has."
+    return 2 * mega.rows[:, None] + [0, 1]
+
+# %% ../../nbs/52_training.loop.ipynb #2b2b75f5
 @patch
 def stay(
     self: Trainee,
@@ -389,14 +399,6 @@ def stay(
         self.step, self.pairs = self.step + 1, self.pairs + len(pairs)
         self.optimizer.steps = self.step
         yield float(loss), cosines[0, pairs], cosines[1:, pairs]
-
-@patch
-def sentences(
-    self: Trainee,
-    mega: MegaBatch, # Sentences
-) -> np.ndarray: # (n, 2) their numbers in the data
-    "Which sentences a mega-batch has."
-    return 2 * mega.rows[:, None] + [0, 1]
 
 # %% ../../nbs/52_training.loop.ipynb #b238f8a8
 @patch
