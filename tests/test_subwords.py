@@ -3,10 +3,8 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
@@ -16,7 +14,7 @@ pytest.importorskip('morfessor', reason='the extra `subwords` is not installed')
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders import portable
 from paranmt_lab.encoders.sentence_encoder import EncoderError, SentenceEncoder, build_encoder
-from paranmt_lab.settings import checksum, read_json, settings, write_json
+from paranmt_lab.settings import checksum, read_json, write_json
 from paranmt_lab.subwords import BLANK, SEGMENTERS, Subwords, folded, learn_pieces
 from paranmt_lab.text import Vocabulary, pack, tokenize
 from paranmt_lab.training.data import TrainConfig
@@ -84,13 +82,7 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path, name):
 
 
 @pytest.fixture(scope='module')
-def workspace(tmp_path_factory):
-    "A corpus of 120 pairs: the two halves of a Czech sentence of the sample."
-    s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu', workers=1)
-    words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).source.drop_duplicates().str.split()
-    words = words[words.str.len() >= 6][:120]
-    Corpus.create('halves', s).write_pairs(0, pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(len(words))}))
-    return s
+def workspace(halves): return replace(halves(120, 'source'), workers=1)
 
 
 def weights(run): return (run.folder / 'encoder' / 'weights.safetensors').read_bytes()

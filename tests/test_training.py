@@ -16,7 +16,7 @@ from hypothesis import given, settings as limits, strategies as st
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.runs import Run
-from paranmt_lab.settings import read_json, settings, write_json
+from paranmt_lab.settings import read_json, write_json
 from paranmt_lab.training.data import TrainConfig, choose_pairs, prepare
 from paranmt_lab.training.loop import Trainee, train
 from paranmt_lab.training.megabatch import POOLS, cosine, margin_loss, margin_loss_slow, mine, mine_slow
@@ -26,15 +26,7 @@ BASE = TrainConfig('whole', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=5
 
 
 @pytest.fixture(scope='module')
-def workspace(tmp_path_factory):
-    """A corpus of 200 pairs: the two halves of an English sentence of the sample."""
-    s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu')
-    words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference.drop_duplicates().str.split()
-    words = words[words.str.len() >= 6][:200]
-    halves = pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(len(words))})
-    assert len(halves) == 200
-    Corpus.create('halves', s).write_pairs(0, halves)
-    return s
+def workspace(halves): return halves()
 
 
 def weights(s, name):

@@ -1,9 +1,7 @@
 """Every encoder of the zoo, by its name: equal to the equations, right gradients, the same vectors from every folder, able to learn by heart."""
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -16,7 +14,6 @@ from paranmt_lab.encoders.layers import Average, Combined, Concat, tensors
 from paranmt_lab.encoders.portable import PortableEncoder
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.encoders.zoo import LEAVES, PARTS, RECURRENT, Recurrent, layer_of
-from paranmt_lab.settings import settings
 from paranmt_lab.subwords import SEGMENTERS, Subwords
 from paranmt_lab.text import FEATURES, Vocabulary, pack
 from paranmt_lab.training.data import TrainConfig
@@ -102,13 +99,7 @@ def test_every_folder_gives_the_same_vectors(tmp_path, name, recurrent, referenc
 
 
 @pytest.fixture(scope='module')
-def workspace(tmp_path_factory):
-    "A corpus of 200 pairs: the two halves of an English sentence of the sample, which have few words in common."
-    s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu', workers=1)
-    words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference.drop_duplicates().str.split()
-    words = words[words.str.len() >= 6][:200]
-    Corpus.create('halves', s).write_pairs(0, pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(len(words))}))
-    return s
+def workspace(halves): return replace(halves(), workers=1)
 
 
 LEARN = [*LEAVES, *RECURRENT, 'MORPH-GRAN', 'WORD+TRIGRAM', 'WORD,TRIGRAM', 'WORD,MORPH,SUBWORD-BLSTM']  # LSTMs and BLSTMs of subwords are layers of this list over other rows

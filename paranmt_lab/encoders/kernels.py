@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'ask_for', 'in_parallel', 'flat', 'keep_freed_memory', 'Numbering',
-           'number_rows', 'numbering', 'take_sentences', 'bag_mean', 'read_rows', 'cosines_of']
+           'within', 'number_rows', 'numbering', 'take_sentences', 'bag_mean', 'read_rows', 'cosines_of']
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
-import ctypes
+import ctypes, os
 import threading
 from dataclasses import dataclass
 
@@ -78,7 +78,7 @@ def flat(
 # %% ../../nbs/10_encoders.kernels.ipynb #72b56a1c
 def keep_freed_memory():
     "Have this process reuse the memory that it frees; where the C library is not glibc, nothing."
-    if mallopt := getattr(ctypes.CDLL(None), 'mallopt', None):
+    if os.name == 'posix' and (mallopt := getattr(ctypes.CDLL(None), 'mallopt', None)):
         for option in (-1, -3): mallopt(option, 2**30)  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes
 
 # %% ../../nbs/10_encoders.kernels.ipynb #d0fc5946
@@ -124,11 +124,20 @@ def _slot(rows):
     if len(getattr(_slots, 'table', ())) < rows: _slots.table = np.full(rows, -1, np.int32)
     return _slots.table
 
+def within(
+    ids:np.ndarray,  # [T] rows
+    rows:int,        # Rows of the matrix
+) -> np.ndarray:     # The same, if all of them are there
+    "Refuse rows that a matrix does not have: a kernel would read beyond it."
+    if len(ids) and not 0 <= ids.min() <= ids.max() < rows: raise IndexError(f'rows {ids.min()} to {ids.max()} of a matrix of {rows}: numbers run from 0 to {rows - 1}; was the vocabulary another one?')
+    return ids
+
 def number_rows(
     ids:np.ndarray,  # [T] int32 rows, below `rows`
     rows:int,        # Rows of the matrix
 ) -> Numbering:      # The distinct ones among them
     "Number the distinct rows of a batch."
+    within(ids, rows)
     place, distinct = np.empty(len(ids), np.int32), np.empty(min(len(ids), rows), np.int32)
     distinct = distinct[:_number(ids, _slot(rows), distinct, place)]
     begin, order = np.zeros(len(distinct) + 1, np.int64), np.empty(len(ids), np.int32)
@@ -228,7 +237,7 @@ class _BagMean(torch.autograd.Function):
     ):
         ctx.packed, ctx.shape, ctx.sparse = packed, weight_rd.shape, sparse
         means_nd = weight_rd.new_empty(len(packed), weight_rd.shape[1])
-        in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], packed.ids.numpy(), packed.offsets.numpy(), flat(means_nd))
+        in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], within(packed.ids.numpy(), len(weight_rd)), packed.offsets.numpy(), flat(means_nd))
         return means_nd
 
     @staticmethod

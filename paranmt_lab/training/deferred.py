@@ -135,10 +135,9 @@ def read(self:DeferredAdam,
 @patch
 def step(self:DeferredAdam):
     "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
-    self.steps += 1
-    for table in self.tables.values():
-        if (gradient := table.parameter.grad) is None: continue
-        rows, values = distinct_gradient(gradient)
+    found = [(table, *distinct_gradient(table.parameter.grad)) for table in self.tables.values() if table.parameter.grad is not None]
+    self.steps += 1  # one that is refused is no step
+    for table, rows, values in found:
         in_parallel(_step_parallel, _step, *table.arrays(), rows, table.dim, self.steps, self.sums, EPSILON, self.reference, values.reshape(-1))
         table.parameter.grad = None
     self.dense.step()

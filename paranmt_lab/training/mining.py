@@ -299,9 +299,11 @@ def mine_compiled(
     dtype = torch.bfloat16 if (half_is_fast() if half is None else half) else torch.float32
     threads, n = torch.get_num_threads(), len(first)
     if not n: return (torch.empty(0, dtype=torch.int64),) * 2
-    torch.set_num_threads(1)
-    units = [torch.nn.functional.normalize(x.float(), dim=1) for x in (first, second)]  # one thread: another would still be spinning when the search begins
-    try: best, at = best_of(together(_search(units, dtype, _groups(np.arange(n) if reference else np.asarray(segments)), pool, min(threads, -(-n // BLOCK)), share)))
+    groups = _groups(np.arange(n) if reference else np.asarray(segments))
+    torch.set_num_threads(1)  # another one would still be spinning when the search begins
+    try:
+        units = [torch.nn.functional.normalize(x.float(), dim=1) for x in (first, second)]
+        best, at = best_of(together(_search(units, dtype, groups, pool, min(threads, -(-n // BLOCK)), share)))
     finally: torch.set_num_threads(threads)
     if reference: at = _as_published(best, at, pool)
     return tuple(map(torch.from_numpy, at))

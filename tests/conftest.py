@@ -1,0 +1,22 @@
+"""What several tests stand on."""
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.settings import settings
+
+
+@pytest.fixture(scope='session')
+def halves(tmp_path_factory):
+    """Makes workspaces with a corpus `halves`: the two halves of so many sentences of the sample, which have few words in common."""
+    def make(pairs=200, column='reference'):
+        s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu')
+        words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)[column].drop_duplicates().str.split()
+        words = words[words.str.len() >= 6][:pairs]
+        assert len(words) == pairs
+        Corpus.create('halves', s).write_pairs(0, pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(pairs)}))
+        return s
+    return make
