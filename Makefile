@@ -38,11 +38,13 @@ check: $(READY) ## The gate: notebooks clean, library exported, every import run
 	$(BIN)/lint-imports
 	@test -z "$$(git status --porcelain)" || { git status --short; git diff --stat; echo "the notebooks and what they export are not in step, or files are not committed"; exit 1; }
 
-# A real browser for the tests of the app and of JupyterLab. Without it those tests are skipped and say so.
+# A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database. Without them those tests are skipped and say so.
 debian:
-	@if ! command -v chromium >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
-	  else echo "no chromium: the browser tests will be skipped; to run them: sudo apt-get install chromium"; fi; fi
+	@lacking=; command -v chromium >/dev/null || lacking="chromium fonts-dejavu-core"; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || lacking="$$lacking postgresql"; \
+	if [ -n "$$lacking" ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$lacking; \
+	  else echo "absent: $$lacking: the tests that need them will be skipped; to run them: sudo apt-get install $$lacking"; fi; fi
 
 test: $(READY) debian ## nbdev_test, then pytest
 	$(BIN)/nbdev_test --n-workers 2
