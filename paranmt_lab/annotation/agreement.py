@@ -155,7 +155,7 @@ def _interval(values, items):
     "Percentiles of resamples, and what is to be said about them."
     if not len(values): return None, None, ''
     if items < FEW: return None, None, f'{items} items are too few for an interval'
-    if np.nanmin(values) == np.nanmax(values) == 1: return None, None, f'no disagreement in {items:,} items, so nothing to resample'
+    if np.nanmax(values) - np.nanmin(values) < 1e-12: return None, None, f'resampling {items:,} items changes nothing, so no interval'
     low, high = np.nanpercentile(values, [2.5, 97.5])
     lost = np.isnan(values).mean()
     return float(low), float(high), f'{lost:.1%} of resamples are undefined and left out' if lost else ''

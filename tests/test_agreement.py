@@ -1,0 +1,195 @@
+"Coefficients of agreement against the libraries, against slow definitions, and under what must not matter."
+import itertools
+
+import krippendorff
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings as hypothesis_settings, strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, KAPPAS, LABELS, agreement, agreement_table, by_pair, disagreement, pair_agreement, pair_tables, patterns
+
+some = hypothesis_settings(max_examples=60, deadline=None)
+NOMINAL = ('percent', 'Fleiss', 'alpha nominal', 'AC1')
+# Items with up to five labels or none, a row an item, a column a person.
+grids = st.integers(1, 5).flatmap(lambda people: st.lists(st.lists(st.sampled_from([None, 1, 2, 3]), min_size=people, max_size=people), min_size=1, max_size=12))
+
+
+def ratings_of(grid):
+    rows = [(i, f'p{j}', f's{i % 2}', label) for i, row in enumerate(grid) for j, label in enumerate(row)]
+    return pd.DataFrame(rows, columns=['item', 'annotator', 'stratum', 'strength']).astype({'strength': 'Float64'})
+
+
+def values(grid, **options):
+    return {n: r.value for n, r in agreement(patterns(ratings_of(grid), ['strength']), resamples=0, **options).items()}
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name in a: assert (a[name] is None) == (b[name] is None) and (a[name] is None or abs(a[name] - b[name]) < 1e-9), (name, a[name], b[name])
+
+
+@some
+@given(grids)
+def test_alpha_is_the_librarys(grid):
+    ours, matrix = values(grid), np.array(grid, float).T
+    for level in ('nominal', 'ordinal', 'interval'):
+        try: theirs = krippendorff.alpha(matrix, level_of_measurement=level, value_domain=LABELS)
+        except ValueError: theirs = None   # nothing is pairable, or one label
+        if theirs is None or np.isnan(theirs): assert ours[f'alpha {level}'] in (None, 1.)
+        elif ours[f'alpha {level}'] is not None: assert abs(ours[f'alpha {level}'] - theirs) < 1e-9
+        else: assert len({x for row in grid for x in row if x and sum(y is not None for y in row) > 1}) == 1
+
+
+@some
+@given(st.lists(st.integers(0, 40), min_size=9, max_size=9).filter(any))
+def test_kappas_are_the_librarys(cells):
+    table = np.reshape(cells, (3, 3))
+    first, second = np.repeat(np.indices((3, 3)).reshape(2, -1), cells, axis=1)
+    for name, weights in (('kappa', None), ('kappa linear', 'linear'), ('kappa quadratic', 'quadratic')):
+        result = pair_agreement(table, [name], resamples=0)[name]
+        if result.value is None: assert result.note == f'every label is {1 + first[0]}' and set(first) == set(second) == {first[0]}
+        else: assert abs(result.value - cohen_kappa_score(first, second, weights=weights, labels=[0, 1, 2])) < 1e-9
+
+
+def gwet_by_hand(grid, kind):
+    "AC1 or AC2 straight from the handbook: no matrix, no pattern."
+    rows = [[x for x in row if x] for row in grid]
+    rows, q, V = [r for r in rows if r], 3, disagreement(LABELS, kind)
+    pairs = [np.mean([1 - V[a - 1, b - 1] for a, b in itertools.permutations(r, 2)]) for r in rows if len(r) > 1]
+    pi = [np.mean([r.count(c) / len(r) for r in rows]) for c in LABELS] if rows else []
+    chance = (1 - V).sum() / (q * (q - 1)) * sum(p * (1 - p) for p in pi)
+    return (np.mean(pairs) - chance) / (1 - chance) if pairs else None
+
+
+@some
+@given(grids)
+def test_gwet_is_the_handbooks(grid):
+    same({k: values(grid)[k] for k in ('AC1', 'AC2')}, {'AC1': gwet_by_hand(grid, 'nominal'), 'AC2': gwet_by_hand(grid, 'quadratic')})
+
+
+@some
+@given(grids, st.randoms(use_true_random=False))
+def test_order_of_items_and_people_does_not_matter(grid, random):
+    shuffled = random.sample(grid, len(grid))
+    people = random.sample(range(len(grid[0])), len(grid[0]))
+    same(values(grid), values([[row[p] for p in people] for row in shuffled]))
+
+
+@some
+@given(grids, st.permutations(LABELS))
+def test_names_of_labels_do_not_matter_to_nominal_coefficients(grid, order):
+    renamed = [[x and order[x - 1] for x in row] for row in grid]
+    a, b = values(grid), values(renamed)
+    same({n: a[n] for n in NOMINAL}, {n: b[n] for n in NOMINAL})
+
+
+@some
+@given(grids)
+def test_a_scale_read_backwards_is_the_same_scale(grid): same(values(grid), values([[x and 4 - x for x in row] for row in grid]))
+
+
+@some
+@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=12), st.integers(2, 5))
+def test_perfect_agreement_is_one(labels, people):
+    found = values([[x] * people for x in labels])
+    assert all(v is None or v == pytest.approx(1) for v in found.values())
+    if len(set(labels)) > 1: assert None not in found.values()
+
+
+@some
+@given(grids, st.integers(2, 50))
+def test_copies_change_nothing_but_alphas_small_sample_term(grid, copies):
+    once, often = values(grid), values(grid * copies)
+    keep = [n for n in once if not n.startswith('alpha')]
+    same({n: once[n] for n in keep}, {n: often[n] for n in keep})
+
+
+@some
+@given(grids)
+def test_equal_weights_are_no_weights(grid): same(values(grid), values(grid, weights={'s0': 3., 's1': 3.}))
+
+
+@some
+@given(grids)
+def test_pair_tables_are_what_two_columns_say(grid):
+    tables = pair_tables(ratings_of(grid), 'strength')
+    for i, j in itertools.combinations(range(len(grid[0])), 2):
+        expected = np.zeros((3, 3), int)
+        for row in grid:
+            if row[i] and row[j]: expected[row[i] - 1, row[j] - 1] += 1
+        assert (tables.get((f'p{i}', f'p{j}'), np.zeros((3, 3))) == expected).all()
+
+
+@some
+@given(grids)
+def test_a_result_has_a_value_or_a_reason(grid):
+    for result in agreement(patterns(ratings_of(grid), ['strength']), resamples=50).values():
+        assert result.value is None or np.isfinite(result.value)
+        if result.value is None: assert result.note in ('no item has two ratings', *(f'every label is {l}' for l in LABELS), 'every item with two ratings has the same labels')
+        if result.low is None: assert result.note
+        else: assert result.low <= result.high
+
+
+EDGES = {'one rater': [[1], [2], [3]], 'one item': [[1, 3]], 'one label': [[3, 3], [3, 3]], 'nobody': [[None, None]]}
+
+
+@pytest.mark.parametrize('name', EDGES)
+def test_edges(name):
+    found = agreement(patterns(ratings_of(EDGES[name]), ['strength']))
+    reasons = {r.note for r in found.values() if r.value is None}
+    assert reasons == {'one rater': {'no item has two ratings'}, 'one item': set(), 'one label': {'every label is 3'}, 'nobody': {'no item has two ratings'}}[name]
+    assert all(r.low is None for r in found.values())
+    assert len(by_pair(ratings_of(EDGES[name]), 'strength')) == (0 if name in ('one rater', 'nobody') else 4)
+
+
+def test_nothing_at_all():
+    empty = ratings_of([[1]])[:0]
+    assert len(patterns(empty, ['strength'])) == 0 and len(by_pair(empty, 'strength')) == 0
+    assert len(agreement_table(patterns(empty, ['strength']))) == 0
+    assert {str(r) for r in agreement(patterns(empty, ['strength'])).values()} == {'not defined: no item has two ratings'}
+
+
+def test_intervals_are_seeded_and_need_enough_items():
+    p = pd.DataFrame({'stratum': '', 'pattern': ['1,1', '1,3', '3,3'], 'items': [20, 9, 31]})
+    assert agreement(p) == agreement(p) != agreement(p, seed=1)
+    few = agreement(p.assign(items=[10, 9, FEW - 20]))['Fleiss']
+    assert few.low is None and few.note == f'{FEW - 1} items are too few for an interval'
+
+
+def test_strata_are_resampled_as_they_were_drawn():
+    "Percent varies with the mixture of two strata, but the mixture was chosen and not drawn."
+    p = pd.DataFrame({'stratum': ['a', 'b'], 'pattern': ['1,1', '1,3'], 'items': [50, 50]})
+    stratified, pooled = (agreement(x, ['percent'])['percent'] for x in (p, p.assign(stratum='')))
+    assert stratified.value == pooled.value == .5
+    assert stratified.low is None and stratified.note == 'resampling 100 items changes nothing, so no interval'
+    assert .38 < pooled.low < .43 and .57 < pooled.high < .62
+
+
+@pytest.mark.parametrize('people', [2, 4])
+def test_intervals_hold_the_true_value(people):
+    "Of 200 campaigns of 150 items, the interval of 95 % holds the value of the population in 88 to 99 %."
+    rng, shares = np.random.default_rng(people), np.array([.2, .3, .5])
+    def campaign(n):
+        truth = rng.choice(3, n, p=shares)[:, None]
+        said = np.where(rng.random((n, people)) < .7, truth, rng.choice(3, (n, people), p=shares))
+        counts = (said[:, :, None] == np.arange(3)).sum(1)
+        rows, times = np.unique(counts, axis=0, return_counts=True)
+        return pd.DataFrame({'stratum': '', 'pattern': [','.join(np.repeat(['1', '2', '3'], r)) for r in rows], 'items': times})
+    names = ['percent', 'Fleiss', 'alpha ordinal', 'AC1']
+    true = {n: r.value for n, r in agreement(campaign(300_000), names, resamples=0).items()}
+    held = pd.DataFrame([{n: r.low <= true[n] <= r.high for n, r in agreement(campaign(150), names, resamples=300, seed=k).items()} for k in range(200)])
+    assert held.mean().between(.88, .99).all(), held.mean()
+
+
+def test_fleiss_of_complete_tables_is_the_textbooks():
+    rng = np.random.default_rng(0)
+    said = rng.integers(1, 4, (40, 5))
+    counts = np.stack([(said == l).sum(1) for l in LABELS], 1)
+    p = counts.sum(0) / counts.sum()
+    observed = ((counts ** 2).sum(1) - 5).mean() / 20
+    assert values(said.tolist())['Fleiss'] == pytest.approx((observed - (p ** 2).sum()) / (1 - (p ** 2).sum()))
+
+
+def test_all_names_are_known(): assert set(COEFFICIENTS).isdisjoint(KAPPAS)
