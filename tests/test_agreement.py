@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings as hypothesis_settings, strategie
 from sklearn.metrics import cohen_kappa_score
 
 from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, KAPPAS, LABELS, agreement, agreement_table, by_pair, disagreement, pair_agreement, pair_tables, patterns
+from paranmt_lab.annotation.raters import confusion, consistency, disputed, drift
 
 some = hypothesis_settings(max_examples=60, deadline=None)
 NOMINAL = ('percent', 'Fleiss', 'alpha nominal', 'AC1')
@@ -30,6 +31,7 @@ def same(a, b):
     for name in a: assert (a[name] is None) == (b[name] is None) and (a[name] is None or abs(a[name] - b[name]) < 1e-9), (name, a[name], b[name])
 
 
+@pytest.mark.filterwarnings('ignore:invalid value encountered:RuntimeWarning')  # the library's own, where one label is all there is
 @some
 @given(grids)
 def test_alpha_is_the_librarys(grid):
@@ -193,3 +195,42 @@ def test_fleiss_of_complete_tables_is_the_textbooks():
 
 
 def test_all_names_are_known(): assert set(COEFFICIENTS).isdisjoint(KAPPAS)
+
+
+@some
+@given(grids)
+def test_disputed_items_are_those_with_two_labels(grid):
+    found = disputed(ratings_of(grid), 'strength', None)
+    given_ = {i: [x for x in row if x] for i, row in enumerate(grid)}
+    assert set(found['item']) == {i for i, row in given_.items() if len(set(row)) > 1}
+    assert found.variance.is_monotonic_decreasing or (found.variance.diff().dropna() < 1e-9).all()
+    for row in found.itertuples(): assert row.variance == pytest.approx(np.var(given_[row.item])) and row.n == len(given_[row.item])
+
+
+@some
+@given(grids)
+def test_pooled_confusions_hold_every_comparison_twice(grid):
+    table = confusion(ratings_of(grid), 'strength').to_numpy()
+    sizes = [sum(x is not None for x in row) for row in grid]
+    assert (table == table.T).all() and table.sum() == sum(n * (n - 1) for n in sizes)
+
+
+@some
+@given(grids, st.integers(1, 6))
+def test_drift_compares_with_others_only(grid, block):
+    ratings = ratings_of(grid).assign(time=lambda f: pd.Timestamp('2024-01-01') + pd.to_timedelta(f['item'], 'h'))
+    found = drift(ratings, 'strength', block)
+    assert found.n.sum() == ratings.strength.notna().sum()
+    for who, own in found.groupby('annotator'):
+        j = int(who[1:])
+        rows = [(row[j], [x for i, x in enumerate(row) if x and i != j]) for row in grid if row[j]]
+        offsets = [x - np.mean(others) for x, others in rows if others]
+        assert (own.n[:-1] == block).all() and own['mean'].mul(own.n).sum() == pytest.approx(sum(x for x, _ in rows))
+        if len(own) == 1: assert own.offset.iloc[0] == pytest.approx(np.mean(offsets) if offsets else np.nan, nan_ok=True)
+
+
+def test_consistency_is_each_persons_own():
+    first = ratings_of([[1, 1], [2, 2], [3, 3], [1, None]]).assign(repeat_of=np.nan)
+    again = first.assign(repeat_of=first['item'], item=first['item'] + 10, strength=[1, 2, 2, 2, 3, 2, 1, 2])
+    found = consistency(pd.concat([first, again]), 'strength', ['percent']).set_index('annotator')
+    assert found.value.to_dict() == {'p0': 1, 'p1': pytest.approx(1 / 3)} and found['items'].to_dict() == {'p0': 4, 'p1': 3}
