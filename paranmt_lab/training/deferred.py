@@ -13,7 +13,7 @@ from numba import prange
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..encoders.kernels import AHEAD, ask_for, compiled, compiled_parallel, flat, in_parallel, number_rows
+from ..encoders.kernels import AHEAD, ask_for, compiled, compiled_parallel, flat, in_large_pages, in_parallel, number_rows
 from .optimizer import DenseAdam
 
 # %% ../../nbs/51_training.deferred.ipynb #ef5bcc76
@@ -103,7 +103,7 @@ class Table:
         parameter:Parameter,  # [r, d] float32 on the CPU
     ):
         self.parameter, (rows, self.dim) = parameter, parameter.shape
-        self.moments_rad = torch.empty(rows, 2, self.dim).fill_(0)  # written now, so that no step waits for fresh pages of memory
+        parameter.data, self.moments_rad = in_large_pages(parameter.data), in_large_pages(torch.zeros(rows, 2, self.dim))  # written now, so that no step waits for fresh pages of memory
         self.last = torch.zeros(rows, 2, dtype=torch.int64)  # steps of the last gradient and of the last move
 
     def arrays(self): return flat(self.parameter), flat(self.moments_rad), flat(self.last)
