@@ -10,6 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, KAPPAS, LABELS, agreement, agreement_table, by_pair, disagreement, pair_agreement, pair_tables, patterns
 from paranmt_lab.annotation.raters import confusion, consistency, disputed, drift
+from paranmt_lab.annotation.table3 import one_label, strong_pairs, table3, wilson
 
 some = hypothesis_settings(max_examples=60, deadline=None)
 NOMINAL = ('percent', 'Fleiss', 'alpha nominal', 'AC1')
@@ -234,3 +235,42 @@ def test_consistency_is_each_persons_own():
     again = first.assign(repeat_of=first['item'], item=first['item'] + 10, strength=[1, 2, 2, 2, 3, 2, 1, 2])
     found = consistency(pd.concat([first, again]), 'strength', ['percent']).set_index('annotator')
     assert found.value.to_dict() == {'p0': 1, 'p1': pytest.approx(1 / 3)} and found['items'].to_dict() == {'p0': 4, 'p1': 3}
+
+
+@some
+@given(grids)
+def test_one_label_is_the_lower_median_and_a_decision_outranks_it(grid):
+    ratings = ratings_of(grid).assign(fluency=3.)
+    found = one_label(ratings).set_index('item').strength
+    for i, row in enumerate(grid):
+        given_ = sorted(x for x in row if x)
+        assert found[i] == int(np.median(given_)) if given_ else pd.isna(found[i])
+    decided = one_label(ratings, pd.DataFrame({'item': [0], 'strength': [2], 'fluency': [None]})).set_index('item')
+    assert decided.strength[0] == 2 and decided.fluency[0] == 3 and decided.adjudicated[0] == 'strength' and (decided.adjudicated[1:] == '').all()
+
+
+@some
+@given(st.integers(0, 60), st.integers(1, 60))
+def test_wilson_mirrors_and_never_leaves_the_unit(k, n):
+    assume(k <= n)
+    low, high = wilson(k, n)
+    assert 0 <= low <= k / n + 1e-12 and k / n - 1e-12 <= high <= 1 and high - low < 1
+    other = wilson(n - k, n)
+    assert low == pytest.approx(1 - other[1]) and high == pytest.approx(1 - other[0])
+
+
+def test_strong_pairs_are_unbiased_and_their_interval_holds():
+    rng, sizes, true = np.random.default_rng(0), np.array([1000., 50_000, 400]), np.array([0., .1, .9])
+    def drawn():
+        strata = np.repeat(['a', 'b', 'c'], [30, 60, 100])
+        strength = np.where(rng.random(190) < np.repeat(true, [30, 60, 100]), 3, 1)
+        return strong_pairs(table3(pd.DataFrame({'stratum': strata, 'weight': np.repeat(sizes / [30, 60, 100], [30, 60, 100]), 'strength': strength, 'fluency': 3})))
+    found = [drawn() for _ in range(150)]
+    assert np.mean([f.pairs for f in found]) == pytest.approx(sizes @ true, rel=.05)
+    assert .9 <= np.mean([f.low <= sizes @ true <= f.high for f in found]) <= 1
+
+
+def test_all_pairs_rated_leave_nothing_to_estimate():
+    labels = pd.DataFrame({'stratum': ['a'] * 40, 'weight': 1., 'strength': [3] * 25 + [1] * 15, 'fluency': 3})
+    found = strong_pairs(table3(labels))
+    assert (found.pairs, found.low, found.high) == (25, 25, 25)
