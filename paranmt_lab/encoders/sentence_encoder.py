@@ -203,11 +203,11 @@ def _joint(a, b):
     return Vocabulary(a.tokens + [t for t, _ in more], [*a.counts, *(n for _, n in more)])
 
 @torch.no_grad()
-def _widened(layer, own, joint):
-    "A copy of a layer that reads the rows of joint vocabularies."
+def _rerowed(layer, own, others):
+    "A copy of a layer with the rows of other vocabularies, tokens that it does not know among them."
     layer = deepcopy(layer)
     for part in leaves(layer):
-        old, new = own[part.feature], joint[part.feature]
+        old, new = own[part.feature], others[part.feature]
         if old.tokens != new.tokens: part.weight_rd = nn.Parameter(part.weight_rd[[old.index.get(t, old.unknown) for t in new.tokens] + [old.unknown]])
     return layer
 
@@ -219,7 +219,22 @@ def concatenate(
     joint = {}
     for e in encoders:
         for f, v in e.vocabularies.items(): joint[f] = _joint(joint[f], v) if f in joint else v
-    return SentenceEncoder(Concat(*(_widened(e.layer, e.vocabularies, joint) for e in encoders)), joint)
+    return SentenceEncoder(Concat(*(_rerowed(e.layer, e.vocabularies, joint) for e in encoders)), joint)
+
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #aed13531
+def _commonest(vocabulary, types):
+    "A vocabulary of so many of the types that were counted most often, in the order in which they stood."
+    rows = np.sort(np.argsort(-vocabulary.counts, kind='stable')[:types])
+    return Vocabulary([vocabulary.tokens[r] for r in rows], vocabulary.counts[rows], vocabulary.policy)
+
+@patch
+def pruned(self:SentenceEncoder,
+    types:Mapping[str, int],  # Feature to the number of types that stay; a feature that is not named keeps all
+) -> SentenceEncoder:         # A smaller encoder; this one stays as it is
+    "The encoder with the commonest types alone."
+    if strange := set(types) - set(self.vocabularies): raise EncoderError(f"{self.model} reads no {', '.join(sorted(strange))}; it reads {', '.join(self.vocabularies)}")
+    fewer = {f: _commonest(v, types.get(f, len(v))) for f, v in self.vocabularies.items()}
+    return SentenceEncoder(_rerowed(self.layer, self.vocabularies, fewer), fewer)
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #60255f39
 def _quantise(weight_rd):
