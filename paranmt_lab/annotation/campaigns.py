@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['GUIDELINES', 'STRENGTHS', 'FLUENCIES', 'SEED', 'CREATED', 'TEXTS', 'ITEM', 'Gold', 'Campaign', 'paper_campaign',
-           'strata', 'rank_differences', 'draw', 'keep_campaign', 'campaign_in', 'read_campaign', 'create_campaign',
-           'campaign_items', 'campaign_strata', 'list_campaigns']
+           'strata', 'rank_differences', 'draw', 'keep_campaign', 'insert_campaign', 'campaign_in', 'read_campaign',
+           'create_campaign', 'campaign_items', 'campaign_strata', 'list_campaigns']
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #2d42b523
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
@@ -240,12 +241,23 @@ def keep_campaign(
     who:str='workbench', # Who creates it
 ):
     "Write a campaign and its items, all or nothing."
-    rows, places = _rows(items, c), '(:campaign, :item, :open, :repeat_of)'
-    with log.writing() as db:
-        if _definition(db, c.name): raise ValueError(f'campaign {c.name!r} is there already, and campaigns are never changed: give this one another name')
-        note(db, log.now(db), CREATED, who, dict(campaign=asdict(c), strata=[] if table is None else table.to_dict('records')), c.name)
-        run(db, f"INSERT INTO items ({', '.join(rows[0])}) VALUES ({', '.join(':' + k for k in rows[0])})", *rows)
-        if open := [r | dict(open=c.overlap) for r in rows if not r['gold']]: run(db, f'INSERT INTO places (campaign, item, "open", repeat_of) VALUES {places}', *open)
+    rows = _rows(items, c)
+    with log.writing() as db: insert_campaign(db, log.now(db), c, rows, [] if table is None else table.to_dict('records'), who)
+
+def insert_campaign(
+    db:sa.Connection, # Of `writing`
+    now:datetime,     # The time there
+    c:Campaign,       # The campaign
+    rows:list[dict],  # Rows of the table `items`
+    table:list[dict], # stratum, pairs, drawn, weight of each stratum
+    who:str,          # Who creates it
+):
+    "Write a campaign and its items inside a transaction."
+    if _definition(db, c.name): raise ValueError(f'campaign {c.name!r} is there already, and campaigns are never changed: give this one another name')
+    note(db, now, CREATED, who, dict(campaign=asdict(c), strata=table), c.name)
+    if rows: run(db, f"INSERT INTO items ({', '.join(rows[0])}) VALUES ({', '.join(':' + k for k in rows[0])})", *rows)
+    if open := [dict(campaign=c.name, item=r['item'], open=c.overlap, repeat_of=r['repeat_of']) for r in rows if not r['gold']]:
+        run(db, 'INSERT INTO places (campaign, item, "open", repeat_of) VALUES (:campaign, :item, :open, :repeat_of)', *open)
 
 def _definition(db, name):
     "The event that made a campaign, or None."

@@ -88,7 +88,7 @@ def _turn(log, campaign, annotator) -> Iterator[_Turn]:
         yield turn
 
 # %% ../../nbs/34_annotation.queue.ipynb #a4574216
-def _state(kind, payload): return payload['state'] if kind == 'undone' else STATES[kind]
+def _state(kind, payload): return payload['state'] if kind in ('undone', 'imported') else STATES[kind]
 
 @patch
 def record(self:_Turn, kind, item, payload, token=None, of=None):
@@ -422,7 +422,7 @@ def _personal(ask):
     return states.get('rated', 0) + states.get('discarded', 0), free - had + more + states.get('leased', 0), states.get('leased', 0)
 
 # %% ../../nbs/34_annotation.queue.ipynb #928054b0
-_KINDS = ', '.join(f"'{k}'" for k in (*STATES, 'undone'))
+_KINDS = ', '.join(f"'{k}'" for k in (*STATES, 'undone', 'imported'))
 
 def standing(
     db:sa.Connection, # Of `reading` or `writing`
