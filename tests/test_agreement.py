@@ -9,10 +9,11 @@ from hypothesis import assume, given, settings as hypothesis_settings, strategie
 from sklearn.metrics import cohen_kappa_score
 
 from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, KAPPAS, LABELS, agreement, agreement_table, by_pair, disagreement, pair_agreement, pair_tables, patterns
+from paranmt_lab.annotation.next_pairs import FITS, allocate, strength_curve
 from paranmt_lab.annotation.raters import confusion, consistency, disputed, drift
 from paranmt_lab.annotation.table3 import one_label, strong_pairs, table3, wilson
 
-some = hypothesis_settings(max_examples=60, deadline=None)
+some = hypothesis_settings(max_examples=40, deadline=None)
 NOMINAL = ('percent', 'Fleiss', 'alpha nominal', 'AC1')
 # Items with up to five labels or none, a row an item, a column a person.
 grids = st.integers(1, 5).flatmap(lambda people: st.lists(st.lists(st.sampled_from([None, 1, 2, 3]), min_size=people, max_size=people), min_size=1, max_size=12))
@@ -265,7 +266,7 @@ def test_strong_pairs_are_unbiased_and_their_interval_holds():
         strata = np.repeat(['a', 'b', 'c'], [30, 60, 100])
         strength = np.where(rng.random(190) < np.repeat(true, [30, 60, 100]), 3, 1)
         return strong_pairs(table3(pd.DataFrame({'stratum': strata, 'weight': np.repeat(sizes / [30, 60, 100], [30, 60, 100]), 'strength': strength, 'fluency': 3})))
-    found = [drawn() for _ in range(150)]
+    found = [drawn() for _ in range(80)]
     assert np.mean([f.pairs for f in found]) == pytest.approx(sizes @ true, rel=.05)
     assert .9 <= np.mean([f.low <= sizes @ true <= f.high for f in found]) <= 1
 
@@ -274,3 +275,44 @@ def test_all_pairs_rated_leave_nothing_to_estimate():
     labels = pd.DataFrame({'stratum': ['a'] * 40, 'weight': 1., 'strength': [3] * 25 + [1] * 15, 'fluency': 3})
     found = strong_pairs(table3(labels))
     assert (found.pairs, found.low, found.high) == (25, 25, 25)
+
+
+labelled = st.lists(st.tuples(st.floats(-1, 1, width=32), st.booleans()), min_size=1, max_size=40)
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(labelled, st.sampled_from(sorted(FITS)))
+def test_a_curve_is_monotone_and_within_its_band(pairs, kind):
+    x, y = map(list, zip(*pairs))
+    curve = strength_curve(x, y, np.linspace(-1.5, 1.5, 31), kind, resamples=10)
+    assert (curve.p.diff().dropna() >= -1e-9).all() or (curve.p.diff().dropna() <= 1e-9).all()
+    assert curve[['p', 'low', 'high']].stack().between(0, 1).all() and (curve.low <= curve.p).all() and (curve.p <= curve.high).all()
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(labelled, st.lists(st.integers(0, 60), min_size=4, max_size=4), st.integers(0, 80))
+def test_an_allocation_spends_what_there_is(pairs, sizes, n):
+    x, y = map(list, zip(*pairs))
+    edges = np.linspace(-1, 1, 5)
+    bins = pd.DataFrame({'low': edges[:-1], 'high': edges[1:], 'pairs': np.array(sizes) + np.histogram(x, edges)[0]})
+    plan = allocate(bins, x, y, n, resamples=5)
+    room = (plan.pairs - plan.rated).clip(lower=0)
+    assert plan['add'].sum() == min(n, room.sum()) and (plan['add'] <= room).all() and plan.rated.sum() == len(x)
+
+
+def test_labels_go_where_the_band_is_wide():
+    "Two bins of a size, the one settled by many labels and the other by few."
+    x = np.r_[np.full(200, .25), np.full(4, .75)]
+    plan = allocate(pd.DataFrame({'low': [0, .5], 'high': [.5, 1.], 'pairs': [1000, 1000]}), x, np.arange(204) % 2 == 0, 20)
+    assert plan['add'].tolist() == [0, 20]
+
+
+def test_the_isotonic_band_holds_a_steep_curve():
+    held, at = [], np.linspace(.05, .95, 19)
+    true = lambda x: 1 / (1 + np.exp(-20 * (x - .5)))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.random(150)
+        curve = strength_curve(x, rng.random(150) < true(x), at, resamples=80)
+        held.append(((curve.low <= true(at)) & (true(at) <= curve.high)).mean())
+    assert np.mean(held) > .9
