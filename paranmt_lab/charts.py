@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['OURS', 'PAPER', 'COLOURS', 'RAMP', 'GROUNDS', 'BIN_TIP', 'POINTS', 'ROLE', 'luminance', 'contrast', 'theme',
            'notebook_renderer', 'use_theme', 'histogram', 'range_bars', 'overlap_by_range', 'training_curve',
-           'negative_cosines', 'cosines_by_epoch', 'negatives_by_epoch', 'pool_spread', 'sts_bars', 'alt_name',
+           'negative_cosines', 'cosines_by_epoch', 'negatives_by_epoch', 'pool_spread', 'sts_bars',
+           'agreement_intervals', 'confusion_square', 'drift_lines', 'curve_band', 'share_by_range', 'alt_name',
            'embedding_map']
 
 # %% ../nbs/60_charts.ipynb #850fd956
@@ -226,6 +227,68 @@ def sts_bars(
     bars = alt.Chart(ours).mark_bar().encode(x=x, y=y, xOffset=alt.XOffset('system:N', sort=None), tooltip=tip,
         color=alt.Color('system:N', title=None, sort=None, scale=alt.Scale(range=list(COLOURS)), legend=_legend(columns=2, labelLimit=240)))
     return alt.layer(bars, alt.Chart(paper).mark_tick(color=PAPER, thickness=2, orient='horizontal', width=alt.RelativeBandSize(0.95)).encode(x=x, y=y, tooltip=tip))
+
+# %% ../nbs/60_charts.ipynb #bb4b866c
+def agreement_intervals(
+    agreement:pd.DataFrame, # A row per stratum and coefficient: `stratum`, `coefficient`, `value`, `low`, `high`, `shown`, `items`
+) -> alt.LayerChart:        # The chart
+    "Coefficients of agreement with their intervals, by stratum."
+    order = list(dict.fromkeys(agreement.coefficient))
+    tip = ['stratum', 'coefficient', alt.Tooltip('shown:N', title='agreement'), alt.Tooltip('items:Q', format=',')]
+    base = alt.Chart(agreement, height=alt.Step(16)).encode(
+        y=alt.Y('stratum:N', title=None, scale=alt.Scale(domain=list(dict.fromkeys(agreement.stratum)))), yOffset=alt.YOffset('coefficient:N', sort=order),
+        color=alt.Color('coefficient:N', scale=alt.Scale(domain=order, range=list(COLOURS)), legend=_legend()), tooltip=tip)
+    return alt.layer(base.mark_rule(strokeWidth=2).encode(x=alt.X('low:Q', title='agreement, interval of 95 %').scale(domainMax=1), x2='high:Q'),
+                     base.mark_circle(size=70, opacity=1).encode(x='value:Q'))
+
+# %% ../nbs/60_charts.ipynb #85000f77
+def confusion_square(
+    confusion:pd.DataFrame, # Counts: labels of one person down, of another across (`confusion` of the annotation package)
+) -> alt.LayerChart:        # The chart
+    "Which labels meet which on the same items."
+    one, another = confusion.index.name or 'one', confusion.columns.name or 'another'
+    cells = pd.DataFrame([dict(one=str(a), another=str(b), items=int(n), share=n / max(row.sum(), 1)) for a, row in confusion.iterrows() for b, n in row.items()])
+    base = alt.Chart(cells, width=alt.Step(56), height=alt.Step(40)).encode(
+        x=alt.X('another:N', title=another, axis=alt.Axis(orient='top', labelAngle=0)), y=alt.Y('one:N', title=one), tooltip=['one', 'another', alt.Tooltip('items:Q', format=','), alt.Tooltip('share:Q', format='.0%')])
+    return alt.layer(base.mark_rect().encode(color=alt.Color('share:Q', scale=alt.Scale(range=list(RAMP), domain=[0, 1]), legend=_legend(title='share of row', orient='right', format='%'))),
+                     base.mark_text(fontSize=13, fontWeight='bold').encode(text=alt.Text('items:Q', format=','), color=alt.condition('datum.share > 0.45', alt.value('#191919'), alt.value('#ffffff'))))
+
+# %% ../nbs/60_charts.ipynb #aa5a6c0e
+def drift_lines(
+    drift:pd.DataFrame,  # A row per person and block: `annotator`, `time`, `offset`, `error`, `n`, `agreement`
+) -> alt.LayerChart:     # The chart
+    "Who labels higher or lower than others, over time."
+    frame = drift.dropna(subset='offset').assign(low=lambda f: f.offset - 2 * f.error, high=lambda f: f.offset + 2 * f.error)
+    tip = ['annotator', 'time:T', alt.Tooltip('n:Q', title='ratings'), alt.Tooltip('offset:Q', format='+.2f'), alt.Tooltip('agreement:Q', format='.0%')]
+    base = alt.Chart(frame).encode(x=alt.X('time:T', title=None), color=alt.Color('annotator:N', scale=alt.Scale(domain=sorted(frame.annotator.unique()), range=list(COLOURS)), legend=_legend()))
+    zero = alt.Chart(pd.DataFrame({'zero': [0.]})).mark_rule(color=PAPER, strokeDash=[4, 3]).encode(y='zero:Q')
+    return alt.layer(zero, base.mark_area(opacity=0.12).encode(y=alt.Y('low:Q', title='label minus that of others'), y2='high:Q'),
+                     base.mark_line(point=alt.OverlayMarkDef(size=50)).encode(y='offset:Q', tooltip=tip))
+
+# %% ../nbs/60_charts.ipynb #62d6b4f5
+def curve_band(
+    curve:pd.DataFrame,             # `value`, `p`, `low`, `high`, in rising order
+    measure:str='value',            # What the horizontal axis is called
+    rated:pd.DataFrame|None=None,   # Rated pairs to mark: `value`, `strong`
+) -> alt.LayerChart:                # The chart
+    "A probability over a measure with its band."
+    base = alt.Chart(curve).encode(x=alt.X('value:Q', title=measure, scale=alt.Scale(zero=False)))
+    tip = [alt.Tooltip(f'{c}:Q', format='.2f') for c in ('value', 'p', 'low', 'high')]
+    marks = [base.mark_area(color=OURS, opacity=0.2).encode(y=alt.Y('low:Q', title='P(strength = 3)', scale=alt.Scale(domain=[-.03, 1.03], nice=False), axis=alt.Axis(format='%')), y2='high:Q'),
+             base.mark_line(color=OURS).encode(y='p:Q', tooltip=tip)]
+    if rated is not None: marks.append(alt.Chart(rated.assign(y=rated.strong.astype(float))).mark_tick(orient='vertical', size=8, opacity=0.5, color=PAPER).encode(x='value:Q', y='y:Q'))
+    return alt.layer(*marks)
+
+# %% ../nbs/60_charts.ipynb #42c0c350
+def share_by_range(
+    shares:pd.DataFrame,         # A row per range and source: `range`, `source`, `share`, `low`, `high`
+    title:str='strong pairs',    # What the shares are of
+) -> alt.LayerChart:             # The chart
+    "Share of pairs with a label in each score range, with its interval."
+    base = alt.Chart(shares).encode(x=_by_range(shares), xOffset=alt.XOffset('source:N', sort=['ours']),
+                                    tooltip=['range', 'source', *(alt.Tooltip(f'{c}:Q', format='.0%') for c in ('share', 'low', 'high'))])
+    return alt.layer(base.mark_bar(opacity=0.35).encode(y=alt.Y('share:Q', title=title, axis=alt.Axis(format='%')), color=_by_source(shares)),
+                     base.mark_rule(strokeWidth=3).encode(y='low:Q', y2='high:Q', color=_by_source(shares)))
 
 # %% ../nbs/60_charts.ipynb #c597aa79
 def alt_name(
