@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from .agreement import KAPPAS, LABELS, as_frame, pair_agreement, pair_tables
+from .agreement import LABELS, as_frame
+from .kappa import KAPPAS, pair_agreement, pair_tables
 
 # %% ../../nbs/35_annotation.raters.ipynb #89755b1d
 def confusion(

@@ -9,7 +9,8 @@ import sys, time
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.annotation.agreement import COEFFICIENTS, KAPPAS, agreement, agreement_table, pair_agreement, pair_tables, patterns
+from paranmt_lab.annotation.agreement import COEFFICIENTS, agreement, agreement_table, patterns
+from paranmt_lab.annotation.kappa import KAPPAS, pair_agreement, pair_tables
 
 
 def made_up(items, people, each):
