@@ -247,6 +247,7 @@ def test_one_label_is_the_lower_median_and_a_decision_outranks_it(grid):
     for i, row in enumerate(grid):
         given_ = sorted(x for x in row if x)
         assert found[i] == int(np.median(given_)) if given_ else pd.isna(found[i])
+    assert one_label(ratings.assign(pair_id=ratings['item'] + 7)).pair_id.tolist() == [i + 7 for i in range(len(grid))]
     decided = one_label(ratings, pd.DataFrame({'item': [0], 'strength': [2], 'fluency': [None]})).set_index('item')
     assert decided.strength[0] == 2 and decided.fluency[0] == 3 and decided.adjudicated[0] == 'strength' and (decided.adjudicated[1:] == '').all()
 

@@ -99,13 +99,14 @@ def allocate(
 def next_pairs(
     corpus:Corpus,          # Scored corpus
     measure:str,            # Measure the curve is over
-    rated:pd.DataFrame,     # pair_id and strength (one label a pair, see `one_label`)
+    rated:pd.DataFrame,     # pair_id and strength (one label a pair, see `one_label`); rows without a pair_id are of no use here
     n:int=50,               # Pairs wanted; fewer only where there are fewer
     bins:int=20,            # Of the measure
     kind:str='isotonic',    # Or `logistic`
     seed:int=0,             # Of the band and of the drawing
 ) -> pd.DataFrame:          # pair_id and the measure; `attrs`: plan (from `allocate`)
     "Unrated pairs whose labels would most narrow the curve of P(strength = 3)."
+    rated = rated.dropna(subset='pair_id')
     cut, ids = corpus.histogram(measure, bins), rated.pair_id.to_numpy(np.int64)
     known = corpus.pairs_by_id(ids, [measure])[measure].astype(float)
     plan = allocate(cut, known.to_numpy(), (rated.strength == 3).where(rated.strength.notna()), n, kind, seed=seed)

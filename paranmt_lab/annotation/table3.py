@@ -17,18 +17,19 @@ from ..selection import PAPER_3
 
 # %% ../../nbs/35_annotation.table3.ipynb #8d54a6b5
 def one_label(
-    ratings:pd.DataFrame,                 # item, annotator, scales; stratum and weight where the campaign has them
+    ratings:pd.DataFrame,                 # item, annotator, scales; pair_id, stratum and weight where there are such
     adjudicated:pd.DataFrame|None=None,   # item and scales: labels that were decided; empty where none was
     scales:Sequence[str]=SCALES,          # Columns that hold labels
-) -> pd.DataFrame:                        # One row an item: item, stratum, weight, scales, `raters`, and `adjudicated` (which scales)
+) -> pd.DataFrame:                        # One row an item: item, pair_id if given, stratum, weight, scales, `raters`, and `adjudicated` (which scales)
     "One label an item: what was adjudicated, else the median of its labels, rounded down."
     items = ratings.assign(**{c: ratings.get(c, default) for c, default in (('stratum', ''), ('weight', 1.))}).groupby('item', sort=False)
-    found = items[['stratum', 'weight']].first().join(np.floor(items[list(scales)].median().astype('Float64'))).assign(raters=items[list(scales)].count().max(axis=1), adjudicated='')
+    kept = [*(c for c in ('pair_id',) if c in ratings), 'stratum', 'weight']
+    found = items[kept].first().join(np.floor(items[list(scales)].median().astype('Float64'))).assign(raters=items[list(scales)].count().max(axis=1), adjudicated='')
     if adjudicated is not None:
         decided = adjudicated.set_index('item')[list(scales)].astype('Float64').reindex(found.index)
         found[list(scales)] = decided.fillna(found[list(scales)])
         found['adjudicated'] = [', '.join(s for s, there in zip(scales, row) if there) for row in decided.notna().to_numpy()]
-    return found.reset_index()[['item', 'stratum', 'weight', *scales, 'raters', 'adjudicated']]
+    return found.reset_index()[['item', *kept, *scales, 'raters', 'adjudicated']]
 
 # %% ../../nbs/35_annotation.table3.ipynb #3bac8b26
 Z = 1.959964 # Of a normal distribution: 95 % lie within
