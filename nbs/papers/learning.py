@@ -1,6 +1,6 @@
 """Experiments on the real pairs: one corpus of them, and the runs that are trained on it.
 
-    python nbs/papers/learning.py pairs              # the corpus `paraphrases`, from the resources
+    python nbs/papers/learning.py pairs              # the corpora `paraphrases` and `paraphrases-more`, from the resources
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
@@ -20,12 +20,13 @@ from paranmt_lab.training.loop import train
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']
-SIMPLE = Selection('simplified', where="corpus IN ('asset', 'turkcorpus')")  # what stands in for SimpWiki
-SYSTEMS = 10  # pairs of two systems' outputs for one source
+SELECTIONS = (Selection('simplified', where="corpus IN ('asset', 'turkcorpus')"),  # what stands in for SimpWiki
+              Selection('modern', where="corpus <> 'bible4'"))
+CORPORA = {'paraphrases': 10, 'paraphrases-more': 40}  # and how many pairs of two systems' outputs they hold for one source
 
 
-def pairs_of(name, s, rng):
-    "Pairs of one file; for WMT also pairs of two systems, as a source of their own."
+def pairs_of(name, systems_each, s, rng):
+    "Pairs of one file; for WMT also pairs of two systems, `systems_each` of a source, as a source of their own."
     found = pd.read_parquet(s.resources / f'train/paraphrase/{name}.parquet')
     found = found.rename(columns={'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}).assign(corpus=name)
     if name == 'wmt21-23':
@@ -33,20 +34,20 @@ def pairs_of(name, s, rng):
         for segment, group in found.groupby('segment'):
             texts = group.translation.unique()
             every = list(combinations(range(len(texts)), 2))
-            systems += [(segment, texts[every[k][0]], texts[every[k][1]]) for k in rng.permutation(len(every))[:SYSTEMS]]
+            systems += [(segment, texts[every[k][0]], texts[every[k][1]]) for k in rng.permutation(len(every))[:systems_each]]
         systems = pd.DataFrame(systems, columns=['segment', 'reference', 'translation']).assign(corpus='wmt21-23 systems')
         found = pd.concat([found, systems])
     return found[['segment', 'reference', 'translation', 'corpus']].assign(segment=[segment_of(name, str(x)) for x in found.segment])
 
 
-def make_pairs(s):
-    "The corpus `paraphrases`: all files, doubled pairs and pairs of one and the same sentence left out, in random order."
+def make_pairs(name, systems_each, s):
+    "A corpus of all files, doubled pairs and pairs of one and the same sentence left out, in random order."
     rng = np.random.default_rng(0)
-    pairs = pd.concat([pairs_of(name, s, rng) for name in FILES], ignore_index=True).drop_duplicates(['reference', 'translation'])
+    pairs = pd.concat([pairs_of(file, systems_each, s, rng) for file in FILES], ignore_index=True).drop_duplicates(['reference', 'translation'])
     pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()].sample(frac=1, random_state=0)
-    corpus = Corpus.create('paraphrases', s)
+    corpus = Corpus.create(name, s)
     for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
-    select(corpus, SIMPLE)
+    for selection in SELECTIONS: select(corpus, selection)
     return pairs.corpus.value_counts()
 
 
@@ -55,6 +56,8 @@ TRIGRAM = TrainConfig('trigram', 'paraphrases', model='TRIGRAM', vocabulary=50_0
 PART = replace(WORD, name='part', limit=150_000, epochs=1)  # of the pairs, for what reads word by word
 FALLING = dict(learning_rate=2e-3, cooldown=1.)
 GRAMS = {'TRIGRAM': 50_000, 'FOURGRAM': 100_000, 'FIVEGRAM': 150_000}  # size of the vocabulary
+MORE_WORD = replace(WORD, name='more-word', corpus='paraphrases-more', epochs=3)
+MORE_GRAMS = {model: replace(TRIGRAM, name=f'more-{model.lower()}', corpus='paraphrases-more', model=model, vocabulary=size, **FALLING) for model, size in GRAMS.items() if model != 'FIVEGRAM'}
 
 
 def runs(group, base, **levers):
@@ -78,7 +81,12 @@ GROUPS = {
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2), fall600=dict(vectors='', dim=600, cooldown=1., epochs=2)),
     'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
-    'trigram-more': runs('trigram-more', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
+    'trigram-wide': runs('trigram-wide', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
+    'more': [MORE_WORD, *MORE_GRAMS.values(), replace(PART, name='more-blstm', corpus='paraphrases-more', model='BLSTM', hidden=150, join='concat', limit=900_000, megabatch=10, grow=500, scramble=.3, cooldown=1.)],
+    'word-levers': runs('more-word', MORE_WORD, M100=dict(megabatch=100), m3=dict(margin=.3), m5=dict(margin=.5), w1=dict(word_dropout=.1)),
+    'trigram-levers': runs('more-trigram', MORE_GRAMS['TRIGRAM'], m5=dict(margin=.5), w1=dict(word_dropout=.1), d600=dict(dim=600), M100=dict(megabatch=100)),
+    'averaged': [replace(base, name=f'{base.name}-mean', learning_rate=1e-3, cooldown=0., average=.5) for base in (MORE_WORD, *MORE_GRAMS.values())],
+    'modern': [replace(base, name=f'modern-{base.model.lower()}', selection='modern') for base in (MORE_WORD, MORE_GRAMS['TRIGRAM'])],
 }
 
 
@@ -99,6 +107,7 @@ def train_runs(names, s):
 
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
-    if what == 'pairs': print(make_pairs(settings()).to_string())
+    if what == 'pairs':
+        for name, systems_each in CORPORA.items(): print(name, make_pairs(name, systems_each, settings()).to_string(), sep='\n')
     elif what == 'train': train_runs(names, settings())
     else: sys.exit(__doc__)

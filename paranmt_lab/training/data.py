@@ -73,6 +73,7 @@ class TrainConfig(EncoderConfig):
     epochs: int = 5              # Passes over the pairs
     warmup: int = 0              # Steps over which the learning rate rises
     cooldown: float = 0.0        # Share of all steps, the last ones, over which it falls to zero
+    average: float = 0.0         # Share of all steps, the last ones, over which the weights are averaged; the mean is the encoder
     decay: float = 0.0           # L2 of all parameters but embeddings (the papers' lambda for the composition)
     pull: float = 0.0            # Pull of embeddings towards their start (the papers' lambda for the words)
     clip: float = 0.0            # Most norm of the gradient; 0 takes it as it is
@@ -100,7 +101,7 @@ class TrainConfig(EncoderConfig):
 SIDES = 'source', 'reference', 'translation'  # columns that may be a side
 _RANGES = dict(dim=(1, 100_000), hidden=(0, 100_000), variational=(0, 0.99), vocabulary=(1, 2**31 - 2), min_count=(1, 10**9), batch_size=(1, 10**6), megabatch=(1, 10**5), margin=(0, 2),
                learning_rate=(1e-9, 10), epochs=(1, 10**5), scramble=(0, 1), limit=(0, 10**12), seed=(0, 2**63), evaluate_every=(0, 10**9),
-               checkpoint_every=(0, 10**9), grow=(0, 10**9), sides=(1, 2), dropout=(0, 0.99), word_dropout=(0, 0.99), apart=(-2, 2), apart_from=(0, 10**5), judge_above=(-1, 1), patience=(0, 10**5), warmup=(0, 10**9), cooldown=(0, 1), decay=(0, 10), pull=(0, 10), clip=(0, 10**6), probes=(0, 10**4))
+               checkpoint_every=(0, 10**9), grow=(0, 10**9), sides=(1, 2), dropout=(0, 0.99), word_dropout=(0, 0.99), apart=(-2, 2), apart_from=(0, 10**5), judge_above=(-1, 1), patience=(0, 10**5), warmup=(0, 10**9), cooldown=(0, 1), average=(0, 1), decay=(0, 10), pull=(0, 10), clip=(0, 10**6), probes=(0, 10**4))
 
 def _check(config):
     "Refuse a value of the wrong kind or out of its range."
