@@ -28,6 +28,7 @@ class Settings:
     device: str       # `auto`, `cpu`, `cuda` or `cuda:N`
     workers: int      # Worker processes of a long job, at least 1
     port: int         # Port of the app
+    researchers: tuple[str, ...] = () # E-mail addresses of those who reach every page of an app with a login
 
     @property
     def corpora(self): return self.workspace / 'corpora'
@@ -41,7 +42,7 @@ class Settings:
     def sample(self): return self.shipped / 'sample'
 
 # %% ../nbs/00_settings.ipynb #a347e387
-DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501')
+DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501', researchers='')
 # PARANMT_SETTINGS names the file itself, so it is a variable without being a key.
 NOT_KEYS = {'PARANMT_SETTINGS'}
 
@@ -102,7 +103,8 @@ def load_settings(
     workspace = _folder('workspace', found, root, root / 'data')
     return Settings(root, workspace, _folder('resources', found, root, workspace / 'resources'),
                     found['annotations'][0] or f"sqlite:///{workspace / 'annotations.sqlite'}", _device(found),
-                    _whole('workers', found, 0, 1024) or os.cpu_count() or 1, _whole('port', found, 1, 65535))
+                    _whole('workers', found, 0, 1024) or os.cpu_count() or 1, _whole('port', found, 1, 65535),
+                    tuple(found['researchers'][0].replace(',', ' ').split()))
 
 # %% ../nbs/00_settings.ipynb #6d33764d
 def find_settings(
