@@ -64,8 +64,9 @@ def unguarded(
 
 # %% ../../nbs/34_annotation.exports.ipynb #409a2ad7
 def _write_jsonl(table, path):
+    line = json.JSONEncoder(ensure_ascii=False).encode
     with open(path, 'w', encoding='utf-8', newline='') as f:
-        for batch in table.to_batches(10_000): f.writelines(json.dumps(row, ensure_ascii=False) + '\n' for row in batch.to_pylist())
+        for batch in table.to_batches(10_000): f.writelines(line(row) + '\n' for row in batch.to_pylist())
 
 def _write_csv(table, path):
     text = [pa.types.is_string(field.type) for field in table.schema]

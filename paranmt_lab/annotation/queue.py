@@ -34,6 +34,7 @@ class Task:
     comment: str          # What this person has said about it, if anything
     until: str            # When the lease ends
 
+# %% ../../nbs/34_annotation.queue.ipynb #7091cd17
 @dataclass(frozen=True)
 class Empty:
     "Nothing to rate now."
@@ -41,6 +42,7 @@ class Empty:
     message: str          # The same for people
     until: str|None=None  # When the first lease ends, if that is what is waited for
 
+# %% ../../nbs/34_annotation.queue.ipynb #a2dc4948
 @dataclass(frozen=True)
 class Answer:
     "What became of something that was sent."
@@ -53,13 +55,14 @@ class Answer:
 
 class Refused(ValueError): "Something that cannot be done; nothing was written."
 
-# %% ../../nbs/34_annotation.queue.ipynb #7091cd17
+# %% ../../nbs/34_annotation.queue.ipynb #70a6b8fc
 REASONS = ('bad segmentation', 'wrong language', 'OCR', 'not a sentence')
 STATES = dict(assigned='leased', rated='rated', revised='rated', discarded='discarded', skipped='skipped', expired='expired', late='late')
 HOLDING = ('leased', 'rated', 'discarded')                 # States that have a place
 ACTS = ('rated', 'revised', 'discarded', 'skipped', 'late') # Kinds of events that can be undone
 FACTS = ('since', 'expires', 'strength', 'fluency', 'seconds', 'reason') # What a payload may say of an assignment
 
+# %% ../../nbs/34_annotation.queue.ipynb #08e8de7e
 def person(
     name:str, # As somebody typed it
 ) -> str:     # As it stands in the database
@@ -86,6 +89,13 @@ def _turn(log, campaign, annotator) -> Iterator[_Turn]:
         turn = _Turn(db, campaign_in(db, campaign), annotator, log.now(db))
         turn.sweep()
         yield turn
+
+# %% ../../nbs/34_annotation.queue.ipynb #8d6daf2b
+@patch
+def sweep(self:_Turn):
+    "Note the leases that have run out."
+    gone = self.ask("SELECT item, annotator, since FROM assignments WHERE campaign = :c AND state = 'leased' AND expires <= :now ORDER BY expires, item, annotator", now=stamp(self.now)).all()
+    for item, who, since in gone: self.record('expired', item, dict(since=since), of=who)
 
 # %% ../../nbs/34_annotation.queue.ipynb #a4574216
 def _state(kind, payload): return payload['state'] if kind in ('undone', 'imported') else STATES[kind]
@@ -142,12 +152,6 @@ def count(self:_Turn, stratum, before, after):
 
 # %% ../../nbs/34_annotation.queue.ipynb #89acd724
 @patch
-def sweep(self:_Turn):
-    "Note the leases that have run out."
-    gone = self.ask("SELECT item, annotator, since FROM assignments WHERE campaign = :c AND state = 'leased' AND expires <= :now ORDER BY expires, item, annotator", now=stamp(self.now)).all()
-    for item, who, since in gone: self.record('expired', item, dict(since=since), of=who)
-
-@patch
 def open(self:_Turn, item):
     "Whether there is a place left; of gold items there always is."
     places = self.ask('SELECT "open" FROM places WHERE campaign = :c AND item = :i', i=item).scalar()
@@ -166,11 +170,13 @@ def end(self:_Turn): return stamp(self.now + timedelta(minutes=self.plan.lease))
 def held(self:_Turn):
     return self.ask("SELECT * FROM assignments WHERE campaign = :c AND annotator = :a AND state = 'leased' ORDER BY event DESC LIMIT 1").one_or_none()
 
+# %% ../../nbs/34_annotation.queue.ipynb #28b81931
 @patch
 def lost(self:_Turn):
     return self.ask("""SELECT a.item FROM assignments a LEFT JOIN places p ON p.campaign = a.campaign AND p.item = a.item
         WHERE a.campaign = :c AND a.annotator = :a AND a.state = 'expired' AND (p.item IS NULL OR p."open" > 0) ORDER BY a.event DESC LIMIT 1""").scalar()
 
+# %% ../../nbs/34_annotation.queue.ipynb #e37fcdec
 _NEW = 'NOT EXISTS (SELECT 1 FROM assignments a WHERE a.campaign = {0}.campaign AND a.item = {0}.item AND a.annotator = :a)'
 
 @patch
@@ -195,7 +201,7 @@ def due(self:_Turn):
     if not self.plan.repeats or (last := self.ask('SELECT event FROM acts WHERE campaign = :c AND annotator = :a ORDER BY event DESC LIMIT 1 OFFSET :k', k=self.plan.gap).scalar()) is None: return
     return self.ask(f'SELECT p.item {_REPEATED} AND o.event <= :last ORDER BY o.event, p.item LIMIT 1', last=last).scalar()
 
-# %% ../../nbs/34_annotation.queue.ipynb #3c7a4d11
+# %% ../../nbs/34_annotation.queue.ipynb #f1ea2e62
 @patch
 def task(self:_Turn, item):
     "An item as its rater sees it."
@@ -203,10 +209,11 @@ def task(self:_Turn, item):
     text = json.loads(found.content)
     return Task(item, text['reference'], text['translation'], text.get('source'), found.gold is not None, now.comment or '', now.expires)
 
+# %% ../../nbs/34_annotation.queue.ipynb #5e09d185
 @patch
 def empty(self:_Turn):
     "Why there is nothing."
-    until = self.ask("""SELECT min(l.expires) FROM assignments l JOIN items i ON i.campaign = l.campaign AND i.item = l.item WHERE l.campaign = :c AND l.state = 'leased' AND l.annotator <> :a AND i.gold IS NULL
+    until = self.ask("""SELECT min(l.expires) FROM assignments l JOIN items i ON i.campaign = l.campaign AND i.item = l.item WHERE l.campaign = :c AND l.state = 'leased' AND l.expires > '' AND l.annotator <> :a AND i.gold IS NULL
         AND NOT EXISTS (SELECT 1 FROM assignments m WHERE m.campaign = l.campaign AND m.item = l.item AND m.annotator = :a AND m.state <> 'expired')
         AND (i.repeat_of IS NULL OR EXISTS (SELECT 1 FROM assignments o WHERE o.campaign = l.campaign AND o.item = i.repeat_of AND o.annotator = :a AND o.state = 'rated'))""").scalar()
     if until: return Empty('leased', f'What is left is with others just now. The first of it may come free at {until[11:16]} UTC.', until)
@@ -242,11 +249,12 @@ def given(self:_Turn, token, kinds, item=None, **said):
         raise Refused(f'The token of this was used before, for something else (event {e.id}: {e.kind}, item {e.item}). Nothing was changed: reload the page')
     return self.answer(e.id)
 
-# %% ../../nbs/34_annotation.queue.ipynb #f7f341bc
+# %% ../../nbs/34_annotation.queue.ipynb #4981f375
 _MESSAGES = dict(rated='Saved.', revised='Changed.', discarded='Discarded: {reason}.', skipped='Skipped: others will get it.', commented='Comment saved.',
                  late='This came after its lease had run out, and others had filled its places meanwhile. It stands in the log and does not count.')
 _UNDONE = dict(leased='Undone: the pair is back.', rated='Undone: the marks are {strength} and {fluency} again.', expired='Undone. Others have filled the places of this pair meanwhile, so it does not come back.')
 
+# %% ../../nbs/34_annotation.queue.ipynb #e7fb3b4a
 @patch
 def answer(self:_Turn, event):
     "What became of an event, made from the event alone."
@@ -266,11 +274,13 @@ def mine(self:_Turn, item, *states):
     done = dict(leased='has no answer yet', rated=f'has your marks, {now.strength} and {now.fluency}: revise or undo them', late='was answered late: undo that first', expired='was yours until its lease ran out').get(now.state, f'was {now.state} by you: undo that first')
     raise Refused(f'Item {item} of {self.plan.name!r} {done}. Nothing was changed')
 
+# %% ../../nbs/34_annotation.queue.ipynb #3fe7347d
 def _labels(strength, fluency):
     for name, label, known in (('strength', strength, STRENGTHS), ('fluency', fluency, FLUENCIES)):
         if isinstance(label, bool) or label not in known: raise Refused(f'{name} {str(label)[:20]!r}: expected 1, 2 or 3')
     return dict(strength=int(strength), fluency=int(fluency))
 
+# %% ../../nbs/34_annotation.queue.ipynb #b3908ad0
 @patch
 def seconds(self:_Turn, since): return round(max((self.now - datetime.fromisoformat(since)).total_seconds(), 0), 3)
 
@@ -282,6 +292,7 @@ def reply(self:_Turn, kind, item, payload, token):
     in_time = now.state == 'leased' or self.open(item)
     return self.answer(self.record(kind if in_time else 'late', item, payload | dict(seconds=self.seconds(now.since)), token))
 
+# %% ../../nbs/34_annotation.queue.ipynb #1b785dc0
 def submit(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
@@ -313,6 +324,7 @@ def revise(
         now = turn.mine(item, 'rated')
         return turn.answer(turn.record('revised', item, said | dict(seconds=now.seconds, before=[now.strength, now.fluency]), token))
 
+# %% ../../nbs/34_annotation.queue.ipynb #8d1dc1d1
 def skip(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
@@ -326,7 +338,7 @@ def skip(
         turn.mine(item, 'leased', 'expired')
         return turn.answer(turn.record('skipped', item, {}, token))
 
-# %% ../../nbs/34_annotation.queue.ipynb #8d1dc1d1
+# %% ../../nbs/34_annotation.queue.ipynb #cc75b8fc
 def discard(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
@@ -340,6 +352,7 @@ def discard(
     with _turn(log, campaign, annotator) as turn:
         return turn.given(token, ('discarded', 'late'), item, reason=reason) or turn.reply('discarded', item, dict(reason=reason), token)
 
+# %% ../../nbs/34_annotation.queue.ipynb #2fb814a5
 def comment(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
@@ -372,6 +385,7 @@ def undo(
         turn.ask('DELETE FROM acts WHERE event = :e', e=act.id)
         return turn.answer(turn.record('undone', act.item, dict(of=act.id, **turn.instead(act)), token))
 
+# %% ../../nbs/34_annotation.queue.ipynb #b7d766e7
 @patch
 def instead(self:_Turn, act):
     "What holds in place of something undone."
@@ -391,6 +405,7 @@ class Standing:
     pace: float|None       # Seconds that an answer takes, median of the last hundred
     time_left: float|None  # Seconds for what is left, at this pace; for all: of one person's time
 
+# %% ../../nbs/34_annotation.queue.ipynb #6017c0bc
 def progress(
     log:EventLog,             # The database
     campaign:str,             # Name of the campaign
@@ -400,26 +415,28 @@ def progress(
     with log.reading() as db:
         plan = campaign_in(db, campaign)
         ask = lambda sql: run(db, sql, c=campaign, a=annotator)
-        one = ' AND annotator = :a' if annotator else ''
-        pace = ask(f"SELECT s.seconds FROM (SELECT event FROM acts WHERE campaign = :c{one} ORDER BY event DESC LIMIT 100) l JOIN assignments s ON s.event = l.event AND s.campaign = :c WHERE s.seconds IS NOT NULL").scalars().all()
+        last = ask('SELECT e.payload FROM (SELECT event FROM acts WHERE campaign = :c AND annotator = :a ORDER BY event DESC LIMIT 100) l JOIN events e ON e.id = l.event' if annotator
+                   else "SELECT payload FROM events WHERE campaign = :c AND kind = 'rated' ORDER BY id DESC LIMIT 100").scalars()
+        pace = [s for p in last if (s := json.loads(p).get('seconds')) is not None]
         done, left, out = _personal(ask) if annotator else _general(ask, plan)
     pace = statistics.median(pace) if pace else None
     return Standing(done, left, out, pace, pace if pace is None else pace * left)
 
-# %% ../../nbs/34_annotation.queue.ipynb #6017c0bc
+# %% ../../nbs/34_annotation.queue.ipynb #ef57e528
 def _general(ask, plan):
     "Answers given, places left and leases of everybody; gold has no places."
     places, free = ask('SELECT count(*), coalesce(sum("open"), 0) FROM places WHERE campaign = :c').one()
-    out = ask("SELECT count(*) FROM assignments l JOIN places p ON p.campaign = l.campaign AND p.item = l.item WHERE l.campaign = :c AND l.state = 'leased'").scalar()
+    out = ask("SELECT count(*) FROM assignments l WHERE l.campaign = :c AND l.state = 'leased' AND l.expires > '' AND EXISTS (SELECT 1 FROM places p WHERE p.campaign = l.campaign AND p.item = l.item)").scalar()
     return int(places * plan.overlap - free - out), int(free + out), out
 
+# %% ../../nbs/34_annotation.queue.ipynb #45209b5c
 def _personal(ask):
     "Answers given, items left and leases of one person."
     states = dict(ask('SELECT state, count(*) FROM assignments WHERE campaign = :c AND annotator = :a GROUP BY state').all())
-    free = ask('SELECT count(*) FROM places WHERE campaign = :c AND "open" > 0 AND repeat_of IS NULL').scalar()
-    had = ask("SELECT count(*) FROM assignments a JOIN places p ON p.campaign = a.campaign AND p.item = a.item WHERE a.campaign = :c AND a.annotator = :a AND p.\"open\" > 0 AND p.repeat_of IS NULL AND a.state <> 'expired'").scalar()
+    new = ask(f'SELECT count(*) FROM places p WHERE p.campaign = :c AND p."open" > 0 AND p.repeat_of IS NULL AND {_NEW.format("p")}').scalar()
+    lost = ask("SELECT count(*) FROM assignments a LEFT JOIN places p ON p.campaign = a.campaign AND p.item = a.item WHERE a.campaign = :c AND a.annotator = :a AND a.state = 'expired' AND (p.item IS NULL OR p.\"open\" > 0)").scalar()
     more = ask(f'SELECT count(*) {_REPEATED}').scalar() + ask(f'SELECT count(*) FROM items i WHERE i.campaign = :c AND i.gold IS NOT NULL AND {_NEW.format("i")}').scalar()
-    return states.get('rated', 0) + states.get('discarded', 0), free - had + more + states.get('leased', 0), states.get('leased', 0)
+    return states.get('rated', 0) + states.get('discarded', 0), new + lost + more + states.get('leased', 0), states.get('leased', 0)
 
 # %% ../../nbs/34_annotation.queue.ipynb #928054b0
 _KINDS = ', '.join(f"'{k}'" for k in (*STATES, 'undone', 'imported'))
@@ -433,20 +450,21 @@ def standing(
     last = lambda kinds: run(db, f'''SELECT e.item, e.annotator, e.kind, e.id, e.time, e.payload FROM events e JOIN (SELECT max(id) AS id FROM events
         WHERE campaign = :c AND kind IN ({kinds}) AND id <= :at GROUP BY item, annotator) l ON l.id = e.id''', c=campaign, at=at)
     said = {(r.item, r.annotator): json.loads(r.payload)['text'] or None for r in last("'commented'")}
-    rows = []
-    for item, who, kind, event, when, payload in last(_KINDS):
-        payload = json.loads(payload)
-        rows.append((item, who, _state(kind, payload), event, payload.get('said', when), *map(payload.get, FACTS), said.get((item, who))))
-    return pd.DataFrame(sorted(rows, key=lambda r: r[:2]), columns=['item', 'annotator', 'state', 'event', 'time', *FACTS, 'comment'])
+    rows = last(_KINDS).all()
+    payloads = json.loads(f"[{','.join(r.payload for r in rows)}]")          # one long list is read much faster than a million short ones
+    found = dict(item=[r.item for r in rows], annotator=[r.annotator for r in rows], state=[_state(r.kind, p) for r, p in zip(rows, payloads)], event=[r.id for r in rows],
+                 time=[p.get('said', r.time) for r, p in zip(rows, payloads)], **{f: [p.get(f) for p in payloads] for f in FACTS}, comment=[said.get((r.item, r.annotator)) for r in rows])
+    return pd.DataFrame(found).sort_values(['item', 'annotator'], ignore_index=True)
 
-# %% ../../nbs/34_annotation.queue.ipynb #fdf3a585
+# %% ../../nbs/34_annotation.queue.ipynb #136fbc7d
 RATING = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'annotator', *SCALES, 'time', 'seconds']
 
 def _now(db, campaign):
     "The same as `standing` at the end of the log, from the derived table."
-    rows = run(db, f"SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated' ORDER BY item, annotator", c=campaign).all()
-    return pd.DataFrame([tuple(r) for r in rows], columns=['item', 'annotator', 'state', 'time', *SCALES, 'seconds']).sort_values(['item', 'annotator'], ignore_index=True)
+    rows = run(db, f"SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated'", c=campaign).all()
+    return pd.DataFrame(list(map(tuple, rows)), columns=['item', 'annotator', 'state', 'time', *SCALES, 'seconds']).sort_values(['item', 'annotator'], ignore_index=True)
 
+# %% ../../nbs/34_annotation.queue.ipynb #f8c3810b
 def ratings(
     log:EventLog,      # The database
     campaign:str,      # Name of the campaign
@@ -458,7 +476,7 @@ def ratings(
     with log.reading() as db:
         campaign_in(db, campaign)
         found = _now(db, campaign) if at is None else standing(db, campaign, moment(db, at))
-        items = pd.DataFrame(run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign).all(), columns=['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold'])
+        items = pd.DataFrame(list(map(tuple, run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign))), columns=['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold'])
     found = found[found.state == 'rated'].merge(items, on='item')
     found = found[(gold | ~found.gold.astype(bool)) & (repeats | found.repeat_of.isna())]
     types = {k: 'Int64' for k in ('item', 'pair_id', 'repeat_of', *SCALES)} | dict(weight=float, seconds=float)
@@ -473,6 +491,7 @@ def label_patterns(
     rows = log.ask('SELECT stratum, scale, pattern, n FROM counts WHERE campaign = :c AND n > 0', c=campaign).all()
     return pd.DataFrame(sorted(map(tuple, rows)), columns=['stratum', 'scale', 'pattern', 'items'])
 
+# %% ../../nbs/34_annotation.queue.ipynb #21170920
 def own_answers(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
@@ -493,9 +512,10 @@ def _derived(db, plan, at):
     items = {r.item: r for r in run(db, 'SELECT item, stratum, repeat_of FROM items WHERE campaign = :c AND gold IS NULL', c=plan.name)}
     taken = Counter(now.item[now.state.isin(HOLDING)])
     places = [dict(campaign=plan.name, item=i, open=plan.overlap - taken[i], repeat_of=r.repeat_of) for i, r in items.items()]
-    assignments = now.astype(object).where(now.notna(), None).assign(campaign=plan.name).to_dict('records')
+    assignments = now.astype(object).where(now.notna(), None).assign(campaign=plan.name).sort_values(['annotator', 'item']).to_dict('records')
     return dict(assignments=assignments, places=places, acts=list(acts.values()), counts=_counted(now, items, plan.name))
 
+# %% ../../nbs/34_annotation.queue.ipynb #a697764f
 def _counted(now, items, campaign):
     "Label patterns and how often they are."
     labels = defaultdict(lambda: ([], []))
@@ -505,7 +525,7 @@ def _counted(now, items, campaign):
     n = Counter((items[item].stratum, scale, _pattern(found[k])) for item, found in labels.items() for k, scale in enumerate(SCALES))
     return [dict(campaign=campaign, stratum=st, scale=sc, pattern=p, n=k) for (st, sc, p), k in n.items() if p]
 
-# %% ../../nbs/34_annotation.queue.ipynb #a697764f
+# %% ../../nbs/34_annotation.queue.ipynb #762be0b9
 def rebuild_in(
     db:sa.Connection, # Of `writing`
     plan:Campaign,    # The campaign
@@ -517,6 +537,7 @@ def rebuild_in(
         columns = list(rows[0]) if rows else []
         for k in range(0, len(rows), 10_000): run(db, f'''INSERT INTO {table} ({', '.join(f'"{c}"' for c in columns)}) VALUES ({', '.join(':' + c for c in columns)})''', *rows[k:k + 10_000])
 
+# %% ../../nbs/34_annotation.queue.ipynb #c7ba85be
 def rebuild(
     log:EventLog,           # The database
     campaign:str|None=None, # Name of a campaign; None is all

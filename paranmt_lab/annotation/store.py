@@ -71,7 +71,7 @@ def _explained(name, error):
 
 # %% ../../nbs/34_annotation.store.ipynb #6ee77095
 PATIENCE = 60 # Seconds that a writer waits for others
-PRAGMAS = ('journal_mode=WAL', 'synchronous=FULL', 'foreign_keys=ON', 'recursive_triggers=ON')
+PRAGMAS = ('journal_mode=WAL', 'synchronous=FULL', 'foreign_keys=ON', 'recursive_triggers=ON', 'cache_size=-32000')
 
 def _patiently(call):
     "Call again, after a short random pause, as long as another process is in the way."
@@ -234,8 +234,8 @@ _CAMPAIGNS = [
     'CREATE INDEX items_of_gold ON items (campaign, item) WHERE gold IS NOT NULL',
     '''CREATE TABLE assignments (campaign TEXT NOT NULL, item BIGINT NOT NULL, annotator TEXT NOT NULL, state TEXT NOT NULL, event BIGINT NOT NULL, time TEXT NOT NULL, since TEXT, expires TEXT,
        strength INTEGER, fluency INTEGER, seconds DOUBLE PRECISION, reason TEXT, comment TEXT,
-       PRIMARY KEY (campaign, item, annotator), FOREIGN KEY (campaign, item) REFERENCES items (campaign, item))''',
-    'CREATE INDEX assignments_by_person ON assignments (campaign, annotator, state, event)',
+       PRIMARY KEY (campaign, annotator, item), FOREIGN KEY (campaign, item) REFERENCES items (campaign, item))''',
+    'CREATE INDEX assignments_by_item ON assignments (item, campaign)', 'CREATE INDEX assignments_by_person ON assignments (campaign, annotator, state, event)',
     "CREATE INDEX assignments_on_lease ON assignments (campaign, expires) WHERE state = 'leased'",
     '''CREATE TABLE places (campaign TEXT NOT NULL, item BIGINT NOT NULL, "open" INTEGER NOT NULL CHECK ("open" >= 0), repeat_of BIGINT,
        PRIMARY KEY (campaign, item), FOREIGN KEY (campaign, item) REFERENCES items (campaign, item))''',
