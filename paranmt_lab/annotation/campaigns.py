@@ -148,6 +148,7 @@ def _where(corpus, c, *more):
     corpus.frame(['pair_id'], where=where, limit=0)
     return where
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #9a315499
 def _blocks(corpus, columns, where, chosen) -> Iterator[tuple[np.ndarray, ...]]:
     "Columns of the pairs that meet a condition, some at a time; the first is `pair_id`."
     for b in corpus.connect().sql(f"SELECT {', '.join(map(quoted, columns))} FROM pairs WHERE {where}").to_arrow_reader(100_000):
@@ -212,6 +213,7 @@ def draw(
                           'weight': np.repeat([r['weight'] for r in rows], [r['drawn'] for r in rows])})
     return items.iloc[np.argsort(shuffled(items.pair_id, c.seed + SEED + 1))].reset_index(drop=True), pd.DataFrame(rows)
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #27ffde6b
 def _disagreeing(corpus, c, chosen):
     "The one stratum of a campaign about disagreement."
     _, found = rank_differences(corpus, c.disagreement, c.n, _where(corpus, c), chosen, c.top)
@@ -244,6 +246,7 @@ def keep_campaign(
     rows = _rows(items, c)
     with log.writing() as db: insert_campaign(db, log.now(db), c, rows, [] if table is None else table.to_dict('records'), who)
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #ac532afd
 def insert_campaign(
     db:sa.Connection, # Of `writing`
     now:datetime,     # The time there
@@ -259,17 +262,19 @@ def insert_campaign(
     if open := [dict(campaign=c.name, item=r['item'], open=c.overlap, repeat_of=r['repeat_of']) for r in rows if not r['gold']]:
         run(db, 'INSERT INTO places (campaign, item, "open", repeat_of) VALUES (:campaign, :item, :open, :repeat_of)', *open)
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #87539492
 def _definition(db, name):
     "The event that made a campaign, or None."
     return run(db, f"SELECT payload FROM events WHERE campaign = :c AND kind = '{CREATED}' ORDER BY id LIMIT 1", c=name).scalar()
 
-# %% ../../nbs/34_annotation.campaigns.ipynb #ac532afd
+# %% ../../nbs/34_annotation.campaigns.ipynb #aab0d0d4
 @lru_cache(maxsize=64)
 def _parsed(payload):
     "A campaign out of its event."
     found = json.loads(payload)['campaign']
     return Campaign(**found | dict(ranges=tuple(map(tuple, found['ranges'])), disagreement=tuple(found['disagreement']), gold=tuple(Gold(**g) for g in found['gold'])))
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #59fc1cc3
 def campaign_in(
     db:sa.Connection, # Of `reading` or `writing`
     name:str,         # Name of a campaign
@@ -279,6 +284,7 @@ def campaign_in(
     there = run(db, f"SELECT DISTINCT campaign FROM events WHERE kind = '{CREATED}' ORDER BY campaign").scalars().all()
     raise ValueError(f"no campaign {str(name)[:60]!r}; there are: {', '.join(there) or 'none'}")
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #7a4813d6
 def read_campaign(
     log:EventLog,  # The database
     name:str,      # Name of a campaign
@@ -326,6 +332,7 @@ def campaign_strata(
     read_campaign(log, name)
     with log.reading() as db: return pd.DataFrame(json.loads(_definition(db, name))['strata'], columns=['stratum', 'pairs', 'drawn', 'weight'])
 
+# %% ../../nbs/34_annotation.campaigns.ipynb #285fd5ae
 def list_campaigns(
     log:EventLog,  # The database
 ) -> pd.DataFrame: # campaign, created, by, corpus, items, overlap

@@ -42,7 +42,7 @@ def answers(
         items = run(db, f"SELECT {', '.join(_ITEM)}, content FROM items WHERE campaign = :c ORDER BY item", c=campaign).all()
     found, place = found[found.state.isin(STATES)], {r.item: i for i, r in enumerate(items)}
     rows = pa.array([place[i] for i in found.item], pa.int64())
-    texts = [json.loads(r.content) for r in items]
+    texts = json.loads(f"[{','.join(r.content for r in items)}]")
     whole = {c: pa.array([r[k] for r in items], ANSWERS.field(c).type).take(rows) for k, c in enumerate(_ITEM)} | {t: pa.array([x.get(t) for x in texts], pa.string()).take(rows) for t in TEXTS}
     said = {c: pa.array(found[c].astype(object).where(found[c].notna(), None).tolist(), ANSWERS.field(c).type) for c in ANSWERS.names if c in found and c != 'item'}
     return pa.table(whole | said | {'campaign': pa.array([campaign] * len(found), pa.string())}).select(ANSWERS.names).cast(ANSWERS)
@@ -68,6 +68,7 @@ def _write_jsonl(table, path):
     with open(path, 'w', encoding='utf-8', newline='') as f:
         for batch in table.to_batches(10_000): f.writelines(line(row) + '\n' for row in batch.to_pylist())
 
+# %% ../../nbs/34_annotation.exports.ipynb #79853a58
 def _write_csv(table, path):
     text = [pa.types.is_string(field.type) for field in table.schema]
     with open(path, 'w', encoding='utf-8', newline='') as f:
@@ -113,6 +114,7 @@ Load it with `datasets.load_dataset(FOLDER, split='train')`, or `pandas.read_par
 # %% ../../nbs/34_annotation.exports.ipynb #4310ef1d
 def _plain(text): return re.sub(r'[^\w .,:;()@+-]', '_', str(text))
 
+# %% ../../nbs/34_annotation.exports.ipynb #d4e2ad98
 def _card(log, campaign, at, table):
     "The card of a dataset."
     with log.reading() as db:
@@ -123,6 +125,7 @@ def _card(log, campaign, at, table):
     return _CARD.format(name=campaign, rows=len(table), people=len(table['annotator'].unique()), items=len(table['item'].unique()), corpus=_plain(plan.corpus) or '(none)',
                         event=event, time=when, overlap=plan.overlap, strata=strata, guidelines=plan.guidelines)
 
+# %% ../../nbs/34_annotation.exports.ipynb #09573797
 def _write_dataset(table, folder, card):
     "Parquet first, the card last: a folder with a card is whole."
     if Path(folder).exists() and (others := {str(p.relative_to(folder)) for p in Path(folder).rglob('*') if p.is_file()} - {'README.md', 'data/train.parquet'}):
@@ -161,10 +164,12 @@ def _lines(path) -> Iterator[tuple[str, dict]]:
     elif path.suffix in ('.csv', '.tsv'): yield from _cells(path)
     else: raise ValueError(f'{path.name}: expected .jsonl, .csv, .tsv, .parquet or the folder of a dataset')
 
+# %% ../../nbs/34_annotation.exports.ipynb #6f5cbc3b
 def _json(line, where):
     try: return dict(json.loads(line))
     except (ValueError, TypeError) as e: raise ValueError(f'{where}: no JSON object ({e}); mend or delete this line') from None
 
+# %% ../../nbs/34_annotation.exports.ipynb #ea7d311b
 def _cells(path):
     "Rows of a CSV or TSV file, which may begin with a byte order mark."
     with open(path, encoding='utf-8-sig', newline='') as f:
@@ -177,7 +182,7 @@ def _cells(path):
             if None in row or None in row.values(): raise ValueError(f'{where}: {"more" if None in row else "fewer"} cells than the header has; is a quotation mark missing before it?')
             yield where, row
 
-# %% ../../nbs/34_annotation.exports.ipynb #6f5cbc3b
+# %% ../../nbs/34_annotation.exports.ipynb #33ed0d5f
 _NUMBERS = dict(item=int, pair_id=int, weight=float, repeat_of=int, strength=int, fluency=int, seconds=float)
 
 def _number(value, name, where):
@@ -190,6 +195,7 @@ def _number(value, name, where):
         raise ValueError(f"{where}: {name} {str(value)[:40]!r}: expected {'1, 2 or 3' if marks else 'a number'}, or nothing; mend the cell, or convert the column first")
     return number
 
+# %% ../../nbs/34_annotation.exports.ipynb #8a92074b
 def _words(value, name, where):
     "Text, or None where nothing is given."
     if value is None or value == '' or value != value: return None
@@ -236,11 +242,12 @@ def _items(frame):
         if len(twice): raise ValueError(f"{twice['where'].iloc[0]}: {what.format(**twice.iloc[0])}")
     return items.sort_values('item'), frame
 
+# %% ../../nbs/34_annotation.exports.ipynb #4668d216
 def _stored(r, campaign):
     "A row of the table `items`."
     return dict(campaign=campaign, item=int(r['item']), pair_id=r['pair_id'], stratum=r['stratum'] or 'all', weight=1. if r['weight'] is None else r['weight'], gold=r['gold'], repeat_of=r['repeat_of'], content=json.dumps({t: r[t] for t in TEXTS}))
 
-# %% ../../nbs/34_annotation.exports.ipynb #fbeb8db9
+# %% ../../nbs/34_annotation.exports.ipynb #07e7b19e
 _EVENT = 'INSERT INTO events (time, annotator, kind, campaign, item, payload) VALUES (:time, :annotator, :kind, :campaign, :item, :payload)'
 
 def _events(frame, campaign, now):
@@ -268,6 +275,7 @@ def import_answers(
         rebuild_in(db, c)
     return c
 
+# %% ../../nbs/34_annotation.exports.ipynb #6528922d
 def _strata(items):
     "Strata of an import: as many pairs as the weights say."
     drawn = items[items.repeat_of.isna() & items.gold.isna()].fillna({'weight': 1., 'stratum': 'all'}).groupby('stratum').weight.agg(['sum', 'size', 'mean'])

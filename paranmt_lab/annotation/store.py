@@ -98,6 +98,7 @@ def _identity(path):
     except OSError as e: raise Unreachable(f'{path}: {e.strerror}: the file has gone since it was opened; nothing was saved, put it back or open a new one') from None
     return st.st_dev, st.st_ino
 
+# %% ../../nbs/34_annotation.store.ipynb #e458699b
 def _sqlite_engine(path):
     engine = sa.create_engine('sqlite://', creator=lambda: _patiently(lambda: _open(path)), poolclass=sa.pool.QueuePool, max_overflow=20)
     @sa.event.listens_for(engine, 'connect')
@@ -154,6 +155,7 @@ def _told(self:EventLog):
     try: yield
     except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as e: raise _explained(self.name, e) from e
 
+# %% ../../nbs/34_annotation.store.ipynb #c367ede3
 @patch
 @contextmanager
 def reading(self:EventLog) -> Iterator[sa.Connection]:
@@ -186,6 +188,7 @@ def writing(self:EventLog) -> Iterator[sa.Connection]:
 @lru_cache(maxsize=512)
 def _text(sql): return sa.text(sql)
 
+# %% ../../nbs/34_annotation.store.ipynb #a764149f
 def run(
     db:sa.Connection, # Of `reading` or `writing`
     sql:str,          # SQL with `:name` for values
@@ -195,6 +198,7 @@ def run(
     "Execute SQL; what people type only ever goes in as a value."
     return db.execute(_text(sql), list(many) or values)
 
+# %% ../../nbs/34_annotation.store.ipynb #d5423585
 @patch
 def ask(self:EventLog,
     sql:str,  # A query with `:name` for values
@@ -253,6 +257,7 @@ def _version(db):
     tables = set(sa.inspect(db).get_table_names())
     return (run(db, 'SELECT coalesce(max(version), 0) FROM schema').scalar() if 'schema' in tables else 0), 'events' in tables
 
+# %% ../../nbs/34_annotation.store.ipynb #d4f85460
 @patch
 def migrate(self:EventLog):
     "Bring the schema up to date, or refuse one that is newer than this program."
@@ -263,6 +268,7 @@ def migrate(self:EventLog):
     if version > len(MIGRATIONS):
         raise NewerSchema(f'{self.name}: has schema {version}, this version of ParaNMT Lab knows up to {len(MIGRATIONS)}: nothing was changed; update the workbench, or give it another database (annotations in settings.ini)')
 
+# %% ../../nbs/34_annotation.store.ipynb #b0572094
 @patch
 def _lacking(self:EventLog, db):
     "SQL of the steps that are missing, looked up while nobody else can take them."
@@ -272,13 +278,14 @@ def _lacking(self:EventLog, db):
         yield from step(engine)
         yield f"INSERT INTO schema (version, time) VALUES ({number}, '{stamp(self.now(db))}')"
 
-# %% ../../nbs/34_annotation.store.ipynb #d4f85460
+# %% ../../nbs/34_annotation.store.ipynb #8a6ee6ed
 def stamp(
     time:datetime, # A time with its zone
 ) -> str:          # ISO 8601 in UTC with milliseconds; its order as text is its order in time
     "A time as the log writes it."
     return time.astimezone(timezone.utc).isoformat(timespec='milliseconds')
 
+# %% ../../nbs/34_annotation.store.ipynb #372c3c4a
 @patch
 def now(self:EventLog,
     db:sa.Connection, # Of `writing`
@@ -329,6 +336,7 @@ def append(self:EventLog,
         now = self.now(db)
         return [note(db, now, kind, annotator, p) for p in payloads]
 
+# %% ../../nbs/34_annotation.store.ipynb #3396064c
 @patch
 def events(self:EventLog,
     kind:str|None=None, # Only of this sort; None is all
