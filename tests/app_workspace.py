@@ -2,7 +2,13 @@
 
 As a program it makes one to look at:  python tests/app_workspace.py FOLDER && PARANMT_WORKSPACE=FOLDER streamlit run app.py
 """
+import os
+import socket
+import subprocess
 import sys
+import time
+import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +23,7 @@ from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import Settings, settings
 from paranmt_lab.training.loop import TrainConfig, train
 
+ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"n't": ' not', "'m": ' am', "'re": ' are', "'ll": ' will', "'ve": ' have', "'s": ' is'}
 HOSTILE = [
     '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">',
@@ -75,6 +82,32 @@ def build(folder: Path) -> Settings:
     hostile.write_pairs(0, pd.DataFrame({'reference': HOSTILE, 'translation': HOSTILE[::-1], 'corpus': ['<b>web</b>'] * len(HOSTILE)}))
     score(hostile, encoder=first.folder / 'encoder', model='trigram-m1', show=False)
     return s
+
+
+def free_port() -> int:
+    "A port that nobody listens on."
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+@contextmanager
+def serving(workspace: Path, *options: str, port: int = 0, **variables: str):
+    "The app on a workspace while the block lasts: its address and its process. Afterwards its log must not hold a traceback."
+    port, log = port or free_port(), Path(workspace) / 'app.log'
+    with log.open('wb') as out:
+        server = subprocess.Popen([sys.executable, '-m', 'streamlit', 'run', str(ROOT / 'app.py'), '--server.port', str(port), '--server.address', '127.0.0.1', '--server.headless', 'true', '--server.fileWatcherType', 'none', *options],
+                                  env=os.environ | {'PARANMT_WORKSPACE': str(workspace), 'OMP_NUM_THREADS': '1'} | variables, cwd=ROOT, stdout=out, stderr=out)
+        try:
+            for _ in range(240):
+                try: urllib.request.urlopen(f'http://127.0.0.1:{port}/_stcore/health', timeout=5); break
+                except OSError: time.sleep(0.5)
+            else: raise TimeoutError(log.read_text()[-2000:])
+            yield f'http://127.0.0.1:{port}', server
+        finally:
+            server.terminate()
+            server.wait(30)
+    assert 'Traceback' not in log.read_text(errors='replace'), log.read_text(errors='replace')[-3000:]
 
 
 if __name__ == '__main__': build(Path(sys.argv[1]))

@@ -6,13 +6,9 @@ import json
 import os
 import re
 import shutil
-import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from contextlib import closing
 from pathlib import Path
 
@@ -39,24 +35,8 @@ def workspace(tmp_path_factory):
 @pytest.fixture(scope='module')
 def app(workspace):
     "Address of a running app."
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        port = s.getsockname()[1]
-    log = (workspace / 'app.log').open('wb')
-    server = subprocess.Popen([sys.executable, '-m', 'streamlit', 'run', str(ROOT / 'app.py'), '--server.port', str(port), '--server.address', '127.0.0.1', '--server.headless', 'true', '--server.fileWatcherType', 'none'],
-                              env=os.environ | {'PARANMT_WORKSPACE': str(workspace), 'OMP_NUM_THREADS': '1'}, cwd=ROOT, stdout=log, stderr=log)
-    address = f'http://127.0.0.1:{port}'
-    try:
-        for _ in range(240):
-            try: urllib.request.urlopen(f'{address}/_stcore/health', timeout=5); break
-            except OSError: time.sleep(0.5)
-        else: raise TimeoutError((workspace / 'app.log').read_text()[-2000:])
-        yield address
-    finally:
-        server.terminate()
-        server.wait(30)
-        log.close()
-    assert 'Traceback' not in (workspace / 'app.log').read_text(errors='replace')
+    from app_workspace import serving
+    with serving(workspace) as (address, _): yield address
 
 
 @pytest.fixture(scope='module')

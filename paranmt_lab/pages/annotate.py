@@ -120,7 +120,8 @@ def _rate(url, campaign, who, guidelines):
     desk = _desk(url, campaign, who)
     try: data = card_data(desk)
     except OSError as e:
-        st.error(f'{escaped(e)}\n\nWhat was shown as saved is saved.', icon=':material/database_off:')
+        lost = bool(desk.said) and desk.said['kind'] == 'trouble'
+        st.error(f"{'**Your last answer was not saved.** ' * lost}{escaped(e)}\n\nWhat was shown as saved is saved.", icon=':material/database_off:')
         return st.button('Try again', icon=':material/refresh:')
     _card()(key='card', data=data, on_said_change=lambda: _said(desk))
     if st.session_state.pop('guidelines', False): _guidelines(guidelines)

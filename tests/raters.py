@@ -1,0 +1,108 @@
+"""People at the page "Annotate" in a real browser, for the tests and for tests/benchmarks/annotation_page.py."""
+import json
+import re
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pandas as pd
+
+from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
+
+CHROMIUM = '/usr/bin/chromium'
+PATIENCE = 60_000 # Milliseconds: the first page imports torch, and the machine may be busy
+CARD = "[...document.querySelectorAll('*')].map(e => e.shadowRoot?.querySelector('.card')).find(x => x)"
+SIDES = ('reference', 'translation', 'source')
+
+
+def made(log, name, n=0, texts=None, **plan):
+    "A campaign of so many pairs, each with its number in the text, or of given texts."
+    texts = texts or [(f'Pair {i} of {name}: it has been raining all day.', f'Pair {i} of {name}: it rained for the whole day.', f'Dvojice {i}: celý den pršelo.') for i in range(1, n + 1)]
+    items = pd.DataFrame([dict(zip(SIDES, t)) for t in texts]).assign(pair_id=range(len(texts)), stratum='all', weight=1.)
+    keep_campaign(log, Campaign(name, **plan), items, pd.DataFrame(dict(stratum=['all'], pairs=[len(items)], drawn=[len(items)], weight=[1.])), 'ada')
+    return name
+
+
+def events(workspace, campaign):
+    "The log of a campaign, read without the package."
+    with closing(sqlite3.connect(f'file:{Path(workspace) / "annotations.sqlite"}?mode=ro', uri=True)) as db:
+        rows = db.execute("SELECT annotator, kind, item, payload FROM events WHERE campaign = ? AND kind <> 'campaign' ORDER BY id", [campaign]).fetchall()
+    return [(who, kind, item, json.loads(payload)) for who, kind, item, payload in rows]
+
+
+def standing(workspace, campaign):
+    "(item, annotator) to (state, strength, fluency), from the log by nothing but the last event about each."
+    last = {(item, who): (payload.get('state', kind), payload.get('strength'), payload.get('fluency')) for who, kind, item, payload in events(workspace, campaign) if kind not in ('commented', 'adjudicated')}
+    return {k: v for k, v in last.items() if v[0] not in ('assigned', 'leased', 'expired')}
+
+
+class Rater:
+    "Somebody at the page, with what the tests do on it; remembers requests that leave the machine."
+    def __init__(self, context, address):
+        self.address, self.abroad, self.tab = address, [], context.new_page()
+        self.tab.set_default_timeout(PATIENCE)
+        self.tab.on('request', lambda r: None if r.url.startswith((address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
+
+    def open(self, campaign, who=None, **more):
+        "Go to the page and wait for the card."
+        self.tab.goto(f"{self.address}/annotate?{urlencode({k: v for k, v in dict(campaign=campaign, annotator=who, **more).items() if v})}")
+        return self.seated()
+
+    def reload(self):
+        self.tab.reload()
+        return self.seated()
+
+    def seated(self):
+        self.until("c.querySelector('[data-side=reference], .empty')")
+        self.tab.wait_for_function("document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'")
+        return self
+
+    def until(self, condition, arg=None):
+        "Wait until something holds of the card `c`."
+        self.tab.wait_for_function(f"arg => {{ const c = {CARD}; return c && ({condition}); }}", arg=arg, polling=10)
+        return self
+
+    def card(self, expression):
+        "Something of the card `c`."
+        return self.tab.evaluate(f"() => {{ const c = {CARD}; return {expression}; }}")
+
+    def text(self, side='reference'): return self.card(f"c.querySelector('[data-side={side}]')?.textContent ?? null")
+    def told(self): return self.card("c.querySelector('.told').innerText")
+    def empty(self): return self.card("c.querySelector('.empty')?.innerText ?? null")
+    def pressed(self): return self.card("[...c.querySelectorAll('[aria-pressed=true] b')].map(b => b.textContent)")
+    def far(self): return self.card("c.querySelector('.how-far').innerText")
+    def item(self): return int(re.match(r'Pair (\d+) ', self.text())[1])
+
+    def keys(self, *keys):
+        for key in keys: self.tab.keyboard.press(key)
+        return self
+
+    def next(self, *keys):
+        "Press keys that end with the next pair; the milliseconds from the last one until it is there."
+        before = self.text()
+        self.keys(*keys[:-1])
+        start = time.perf_counter()
+        self.keys(keys[-1])
+        self.until("!c.classList.contains('waiting') && c.querySelector('[data-side=reference]')?.textContent !== arg", before)
+        return 1e3 * (time.perf_counter() - start)
+
+    def answered(self, *keys):
+        "Press keys and wait until the server has answered."
+        self.keys(*keys)
+        return self.until("!c.classList.contains('waiting')")
+
+    def at_once(self, *keys):
+        "Keys that fall before the server can have answered the first."
+        self.tab.evaluate("keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true})))", list(keys))
+        return self
+
+    def shot(self, path):
+        path.parent.mkdir(exist_ok=True)
+        self.tab.wait_for_timeout(500)
+        self.tab.screenshot(path=path)
+
+    def close(self):
+        self.tab.close()
+        assert not self.abroad, f'the app asked for {self.abroad[:3]}'
