@@ -1,8 +1,13 @@
-"""JupyterLab as `make lab` starts it, in a real headless Chromium: a notebook opens, runs to its end, and its charts are seen, without internet."""
-import os, re, shutil, signal, socket, subprocess, time, urllib.request
+"""JupyterLab as `make lab` starts it, in a real headless Chromium: a notebook opens, runs to its end, and its charts are seen, and pairs are rated by key, without internet."""
+import os, re, shutil, signal, socket, sqlite3, subprocess, time, urllib.request
+from contextlib import closing
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
+from paranmt_lab.annotation.store import EventLog
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = '60_charts.ipynb'
@@ -47,10 +52,21 @@ def wait_for(ask, what, seconds=120):
 
 
 @pytest.fixture(scope='module')
-def lab(tmp_path_factory):
+def log(tmp_path_factory):
+    "An annotation database with a campaign of four pairs."
+    made = EventLog(f"sqlite:///{tmp_path_factory.mktemp('annotations') / 'annotations.sqlite'}")
+    texts = [('It was raining.', 'It rained.'), ('She sold her car.', 'She buyed a car.'), ('He gave up smoking.', '<img src=x onerror="window.hacked=1"> He smokes no more.'), ('We leave at seven.', 'We leave in the evening.')]
+    items = pd.DataFrame(dict(pair_id=range(4), stratum='all', weight=1., reference=[t[0] for t in texts], translation=[t[1] for t in texts], source=None))
+    keep_campaign(made, Campaign('lab', overlap=1, guidelines='Judge what is **written**. <script>window.hacked = 1</script>'), items)
+    return made
+
+
+@pytest.fixture(scope='module')
+def lab(tmp_path_factory, log):
     "A server with settings of its own, under which nothing is saved unasked: the notebook's file stays as it is."
     home, port = tmp_path_factory.mktemp('jupyter'), free_port()
     own = {name: str(home / name) for name in ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTERLAB_SETTINGS_DIR', 'JUPYTERLAB_WORKSPACES_DIR', 'IPYTHONDIR')}
+    own['PARANMT_ANNOTATIONS'] = log.url
     options = ['--no-browser', '--allow-root', '--ServerApp.ip=127.0.0.1', f'--ServerApp.port={port}', '--ServerApp.port_retries=0',
                '--IdentityProvider.token=', '--LabApp.expose_app_in_browser=True']
     for plugin, setting in (('docmanager-extension/plugin', '{"autosave": false}'), ('apputils-extension/notification', '{"fetchNews": "false"}')):
@@ -109,3 +125,69 @@ def test_notebook_runs_to_its_end_and_shows_its_charts(page):
         assert canvas.evaluate(COLOURS) > 3, 'the chart is blank'
         page.screenshot(path=SHOTS / f'jupyterlab-{n}.png')
     assert page.get_by_text('Error loading script').count() == 0
+
+
+# A cell of ours at the head of the open notebook, which is never saved, and its run.
+RATE = """async source => {
+  const notebook = jupyterapp.shell.currentWidget.content;
+  notebook.model.sharedModel.insertCell(0, {cell_type: 'code', source, metadata: {trusted: true}});
+  notebook.activeCellIndex = 0;
+  await jupyterapp.commands.execute('notebook:run-cell');
+}"""
+CELLS = '() => jupyterapp.shell.currentWidget.content.model.cells.length'
+
+
+def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
+    page.goto(f'{lab}/lab/tree/63_widgets.ipynb?reset')
+    page.wait_for_selector('.jp-NotebookPanel .jp-Cell', timeout=120_000)
+    wait_for(lambda: page.evaluate(STATE)['kernel'] == 'idle', 'the kernel is ready')
+    page.evaluate(RATE, "from paranmt_lab.widgets import rate\nrate('lab', 'ada')")
+    card, translation = page.locator('.paranmt-rating'), page.locator('.paranmt-rating [data-side=translation]')
+    translation.wait_for(timeout=120_000)
+    cells, told = page.evaluate(CELLS), card.locator('.told')
+
+    def after(keys, text):
+        for key in keys: page.keyboard.press(key)
+        wait_for(lambda: translation.count() and translation.inner_text() == text, f'{keys} bring {text!r}', 30)
+
+    def shot(name):
+        card.scroll_into_view_if_needed()
+        page.mouse.move(1, 1)
+        card.screenshot(path=SHOTS / f'{name}.png')
+
+    assert translation.inner_text() == 'It rained.'
+    page.evaluate('document.activeElement.blur()')
+    for key in '33': page.keyboard.press(key)
+    page.wait_for_timeout(500)
+    assert translation.inner_text() == 'It rained.', 'a key that is pressed elsewhere rates nothing'
+
+    SHOTS.mkdir(exist_ok=True)
+    translation.click()
+    shot('widget-light')
+    after('33', 'She buyed a car.')
+    for key in ('x', 'a', 'b', 'z', 'Enter', 'Shift+Enter'): page.keyboard.press(key)  # commands of JupyterLab: they are not for it while the card has the focus
+    after('22', '<img src=x onerror="window.hacked=1"> He smokes no more.')
+    after('u', 'She buyed a car.')
+    assert 'Undone' in told.inner_text()
+    card.get_by_role('button', name='not the same').click()      # the button is drawn anew, and the keys still go to the card
+    after('e', '<img src=x onerror="window.hacked=1"> He smokes no more.')
+    page.keyboard.press('c')
+    page.keyboard.type('x 1 2 3')
+    page.keyboard.press('Enter')
+    wait_for(lambda: 'Comment saved' in told.inner_text(), 'the comment is saved', 30)
+    after(['3', '3'], 'We leave in the evening.')
+    page.keyboard.press('?')
+    assert 'Judge what is written. <script>' in card.locator('.guidelines').inner_text()
+    light = card.locator('.card').evaluate('e => getComputedStyle(e).color')
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    wait_for(lambda: card.locator('.card').evaluate('e => getComputedStyle(e).color') != light, 'the card follows the theme', 30)
+    shot('widget-dark')
+    for key in '23': page.keyboard.press(key)
+    card.locator('.empty').wait_for()
+    assert page.evaluate('window.hacked') is None and page.evaluate(CELLS) == cells
+
+    with closing(sqlite3.connect(log.path)) as db:
+        rows = db.execute("SELECT item, strength, fluency, comment FROM assignments WHERE annotator = 'ada' AND state = 'rated' ORDER BY item").fetchall()
+        kinds = [k for k, in db.execute("SELECT kind FROM events WHERE annotator = 'ada' AND kind NOT IN ('assigned') ORDER BY id")]
+    assert rows == [(1, 3, 3, None), (2, 1, 3, None), (3, 3, 3, 'x 1 2 3'), (4, 2, 3, None)]
+    assert kinds == ['rated', 'rated', 'undone', 'rated', 'commented', 'rated', 'rated']
