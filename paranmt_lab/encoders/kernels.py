@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'ask_for', 'in_parallel', 'flat', 'keep_freed_memory',
-           'in_large_pages', 'Numbering', 'within', 'number_rows', 'numbering', 'take_sentences', 'bag_mean',
-           'read_rows', 'cosines_of']
+           'in_large_pages', 'Numbering', 'within', 'number_rows', 'numbering', 'take_sentences', 'row_sum',
+           'Scattered', 'bag_mean', 'read_rows', 'cosines_of']
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
 import ctypes, os
@@ -205,7 +205,16 @@ def _means_parallel(w, dim, ids, offsets, out):
 
 # %% ../../nbs/10_encoders.kernels.ipynb #6df19bd3
 @compiled
-def _row_sum(d, dim, order, owner, start, end, out, u):
+def row_sum(
+    d,      # Gradients of the sentences, flat
+    dim,    # Numbers of each
+    order,  # [T] int32 tokens, those of one row together
+    owner,  # [T] int32 token to sentence
+    start,  # First place in `order`
+    end,    # Place after the last
+    out,    # Where the sum goes, flat
+    u,      # Into which row
+):
     "Sum of the gradients of the sentences that the occurrences `order[start:end]` belong to, into row `u`."
     width, to = np.uint64(dim), np.uint64(u) * np.uint64(dim)
     for i in range(width): out[to + i] = 0
@@ -215,12 +224,12 @@ def _row_sum(d, dim, order, owner, start, end, out, u):
 
 @compiled
 def _row_sums(d, dim, order, begin, owner, out):
-    for u in range(len(begin) - 1): _row_sum(d, dim, order, owner, begin[u], begin[u + 1], out, u)
+    for u in range(len(begin) - 1): row_sum(d, dim, order, owner, begin[u], begin[u + 1], out, u)
 
 @compiled_parallel
 def _row_sums_parallel(d, dim, order, begin, owner, out):
     for k in prange(8):  # by turns, since the common rows come first
-        for u in range(k, len(begin) - 1, 8): _row_sum(d, dim, order, owner, begin[u], begin[u + 1], out, u)
+        for u in range(k, len(begin) - 1, 8): row_sum(d, dim, order, owner, begin[u], begin[u + 1], out, u)
 
 # %% ../../nbs/10_encoders.kernels.ipynb #ad47e474
 @compiled
@@ -234,7 +243,23 @@ def _sparse(n, d_ud, shape):
     "Row gradients as a coalesced sparse tensor."
     return torch.sparse_coo_tensor(torch.from_numpy(n.rows.astype(np.int64))[None], torch.from_numpy(d_ud), shape, is_coalesced=True, check_invariants=False)
 
-# %% ../../nbs/10_encoders.kernels.ipynb #61de17ec
+# %% ../../nbs/10_encoders.kernels.ipynb #6582cad5
+@dataclass(frozen=True)
+class Scattered:
+    "The gradient of a matrix before its rows are summed up: row `n.rows[u]` is due the shares of the sentences in which it occurs."
+    n: Numbering         # The rows and where they occur
+    owner_t: np.ndarray  # [T] int32, token to sentence
+    share_nd: Tensor     # [n, d] gradient of each sentence over its length
+
+    def summed(self,
+        shape:tuple[int, int], # Of the matrix
+    ) -> Tensor:               # Sparse
+        "The gradient as torch has it."
+        d_ud = np.empty((len(self.n.rows), shape[1]), self.share_nd.numpy().dtype)
+        in_parallel(_row_sums_parallel, _row_sums, flat(self.share_nd), shape[1], self.n.order, self.n.begin, self.owner_t, d_ud.reshape(-1))
+        return _sparse(self.n, d_ud, shape)
+
+# %% ../../nbs/10_encoders.kernels.ipynb #c1c8da45
 class _BagMean(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -242,8 +267,9 @@ class _BagMean(torch.autograd.Function):
         weight_rd,  # [r, d] embedding matrix
         packed,     # n sentences
         sparse,     # Whether the gradient holds the rows in use alone
+        kept,       # A list that takes the gradient as it is, or None
     ):
-        ctx.packed, ctx.shape, ctx.sparse = packed, weight_rd.shape, sparse
+        ctx.packed, ctx.shape, ctx.sparse, ctx.kept = packed, weight_rd.shape, sparse, kept
         means_nd = weight_rd.new_empty(len(packed), weight_rd.shape[1])
         in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], within(packed.ids.numpy(), len(weight_rd)), packed.offsets.numpy(), flat(means_nd))
         return means_nd
@@ -254,21 +280,21 @@ class _BagMean(torch.autograd.Function):
         d_nd,  # [n, d] gradient of the means
     ):
         offsets, n = ctx.packed.offsets.numpy(), numbering(ctx.packed, ctx.shape[0])
-        owner, d_ud = np.empty(len(n.place), np.int32), np.empty((len(n.rows), ctx.shape[1]), d_nd.numpy().dtype)
+        owner = np.empty(len(n.place), np.int32)
         _owners(offsets, owner)
-        shares = (d_nd / ctx.packed.offsets.diff().clamp_min(1)[:, None]).contiguous()
-        in_parallel(_row_sums_parallel, _row_sums, flat(shares), ctx.shape[1], n.order, n.begin, owner, d_ud.reshape(-1))
-        gradient = _sparse(n, d_ud, ctx.shape)
-        return gradient if ctx.sparse else gradient.to_dense(), None, None
+        scattered = Scattered(n, owner, (d_nd / ctx.packed.offsets.diff().clamp_min(1)[:, None]).contiguous())
+        if ctx.kept is not None: ctx.kept.append(scattered)
+        gradient = scattered.summed(ctx.shape) if ctx.kept is None else None
+        return gradient if ctx.sparse or gradient is None else gradient.to_dense(), None, None, None
 
-# %% ../../nbs/10_encoders.kernels.ipynb #6582cad5
+# %% ../../nbs/10_encoders.kernels.ipynb #f44e2691
 def bag_mean(
     weight_rd:Tensor,    # [r, d] embedding matrix
     packed:Packed,       # n sentences, as tensors on the matrix's device
     sparse:bool=False,   # Whether the gradient holds the rows in use alone, each once
 ) -> Tensor:             # [n, d] means
     "The mean of the rows of each sentence, differentiable."
-    return _BagMean.apply(weight_rd, packed, sparse)
+    return _BagMean.apply(weight_rd, packed, sparse, getattr(weight_rd, 'scattered', None) if sparse else None)
 
 # %% ../../nbs/10_encoders.kernels.ipynb #500c6542
 class _ReadRows(torch.autograd.Function):

@@ -13,7 +13,7 @@ from numba import prange
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..encoders.kernels import AHEAD, ask_for, compiled, compiled_parallel, flat, in_large_pages, in_parallel, number_rows
+from ..encoders.kernels import AHEAD, Scattered, row_sum, ask_for, compiled, compiled_parallel, flat, in_large_pages, in_parallel, number_rows
 from .optimizer import DenseAdam
 
 # %% ../../nbs/51_training.deferred.ipynb #ef5bcc76
@@ -81,20 +81,37 @@ def _decay(moments, r, dim, g, u, k):
 
 # %% ../../nbs/51_training.deferred.ipynb #1d22c6a9
 @compiled
-def _update(w, moments, last, rows, g, u, dim, t, sums, epsilon, reference):
+def _update(w, moments, last, rows, g, u, at, dim, t, sums, epsilon, reference):
+    "Use the gradient in row `at` of `g` for the u-th of the rows."
     if u + AHEAD < len(rows): ask_for(moments, rows[u + AHEAD], 2 * dim)
     r = np.int64(rows[u])
     _catch_up(w, moments, last, r, dim, t - 1, sums, epsilon, reference)  # nothing, where the row was read
-    _decay(moments, r, dim, g, u, t - last[2 * r] if last[2 * r] else 1)
+    _decay(moments, r, dim, g, at, t - last[2 * r] if last[2 * r] else 1)
     last[2 * r] = t
 
 @compiled
 def _step(w, moments, last, rows, dim, t, sums, epsilon, reference, g):
-    for u in range(len(rows)): _update(w, moments, last, rows, g, u, dim, t, sums, epsilon, reference)
+    for u in range(len(rows)): _update(w, moments, last, rows, g, u, u, dim, t, sums, epsilon, reference)
 
 @compiled_parallel
 def _step_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference, g):
-    for u in prange(len(rows)): _update(w, moments, last, rows, g, u, dim, t, sums, epsilon, reference)
+    for u in prange(len(rows)): _update(w, moments, last, rows, g, u, u, dim, t, sums, epsilon, reference)
+
+# %% ../../nbs/51_training.deferred.ipynb #3c9a674c
+@compiled
+def _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, sum_d, k, by):
+    "Every `by`-th row from the k-th on."
+    for u in range(k, len(rows), by):
+        row_sum(d, dim, order, owner, begin[u], begin[u + 1], sum_d, 0)
+        _update(w, moments, last, rows, sum_d, u, 0, dim, t, sums, epsilon, reference)
+
+@compiled
+def _step_sums(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner):
+    _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, np.empty(dim, d.dtype), 0, 1)
+
+@compiled_parallel
+def _step_sums_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner):
+    for k in prange(8): _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, np.empty(dim, d.dtype), k, 8)  # by turns, since the common rows come first
 
 # %% ../../nbs/51_training.deferred.ipynb #e67b46fa
 class Table:
@@ -133,13 +150,28 @@ def read(self:DeferredAdam,
 
 # %% ../../nbs/51_training.deferred.ipynb #8e6d5081
 @patch
+def collect(self:DeferredAdam):
+    "From now on, have the gradients of averages scattered, and sum them in the step. Only where nobody else wants them summed."
+    for table in self.tables.values(): table.parameter.scattered = []
+
+def _due(table):
+    "The gradient of a table: a scattered one, if that is all there is; else the sparse sum of all that came; None without any."
+    kept, own = getattr(table.parameter, 'scattered', []), table.parameter.grad
+    if len(kept) == 1 and own is None: return kept[0]
+    parts = [g.summed(table.parameter.shape) for g in kept] + [own] * (own is not None)
+    return sum(parts[1:], parts[0]) if parts else None
+
+@patch
 def step(self:DeferredAdam):
     "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
-    found = [(table, *distinct_gradient(table.parameter.grad)) for table in self.tables.values() if table.parameter.grad is not None]
+    found = [(table, g if isinstance(g, Scattered) else distinct_gradient(g)) for table in self.tables.values() if (g := _due(table)) is not None]
     self.steps += 1  # one that is refused is no step
-    for table, rows, values in found:
-        in_parallel(_step_parallel, _step, *table.arrays(), rows, table.dim, self.steps, self.sums, EPSILON, self.reference, values.reshape(-1))
+    for table, g in found:
+        facts = table.dim, self.steps, self.sums, EPSILON, self.reference
+        if isinstance(g, Scattered): in_parallel(_step_sums_parallel, _step_sums, *table.arrays(), g.n.rows, *facts, flat(g.share_nd), g.n.order, g.n.begin, g.owner_t)
+        else: in_parallel(_step_parallel, _step, *table.arrays(), g[0], *facts, g[1].reshape(-1))
         table.parameter.grad = None
+        getattr(table.parameter, 'scattered', []).clear()
     self.dense.step()
 
 # %% ../../nbs/51_training.deferred.ipynb #e9f0a8cb

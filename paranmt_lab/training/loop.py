@@ -96,6 +96,7 @@ class Trainee:
         self.layer = self.encoder.layer.to(self.device)
         self.parameters = dict(self.layer.named_parameters())
         self.optimizer = make_optimizer(self.layer, config, len(data), self.batch)
+        if isinstance(self.optimizer, DeferredAdam) and self.ranks.world == 1: self.optimizer.collect()
         self.mine = partial(mine_compiled, share=(self.ranks.rank, self.ranks.world), together=self.ranks.together) if self.device == 'cpu' else mine
         self.epoch = self.mega = self.step = self.pairs = 0
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()

@@ -1,6 +1,6 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [model ...] [M ...]     # exact mining peers ours scale, all of them unless told; models and M of `ours`, all unless told
+    python tests/benchmarks/training.py [what ...] [model ...] [M ...] [opposite]     # exact mining peers ours scale, all of them unless told; models and M of `ours`, all unless told, and its pool of negatives, both sides unless told
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
@@ -69,9 +69,12 @@ def corpora(pairs=PAIRS):
         yield name, corpus
 
 
+POOL = 'opposite' if 'opposite' in sys.argv else 'both'  # where `ours` takes negatives from
+
+
 def config(model, corpus, M, name='x', **fields):
     "The benchmark's settings: random vectors of 300 dimensions; a BLSTM of 150 in each direction, joined."
-    return TrainConfig(name, corpus, model=model, vocabulary=49_999, megabatch=M, epochs=1, hidden=150, join='concat', **fields)
+    return TrainConfig(name, corpus, model=model, vocabulary=49_999, megabatch=M, epochs=1, hidden=150, join='concat', **{'negatives': POOL} | fields)
 
 
 @contextmanager
@@ -125,7 +128,7 @@ MODELS = 'WORD', 'TRIGRAM', 'WORD,TRIGRAM', 'BLSTM'
 
 def ours(models=MODELS, sizes=(1, 20, 40)):
     "The trainer and the bare step."
-    print(f'\n{"corpus":10} {"model":13} {"M":>3} {"threads":>7} {"trainer, pairs/s":>30} {"bare step, pairs/s":>30}   share of the bare step')
+    print(f'\nnegatives from: {POOL}\n{"corpus":10} {"model":13} {"M":>3} {"threads":>7} {"trainer, pairs/s":>30} {"bare step, pairs/s":>30}   share of the bare step')
     for name, corpus in corpora():
         for model in models:
             slow = model == 'BLSTM'
@@ -300,6 +303,7 @@ def exact(steps=300):
             if dense:
                 trainee.optimizer = DenseAdam(trainee.parameters, c.learning_rate)
                 trainee.optimizer.read = lambda rows: None
+                for parameter in trainee.parameters.values(): del parameter.scattered
             losses.append([loss for rows in cut(np.arange(100 * steps), 100) for loss, *_ in trainee.mega_batch(rows)])
     gap = np.abs(np.subtract(*losses))
     print(f'\nlosses of {steps} steps against dense torch.optim.Adam (WORD, 50,000 x 300): largest difference {gap.max():.1e}, at the last step {gap[-1]:.1e}; the loss went from {losses[1][0]:.3f} to {losses[1][-1]:.3f}')
@@ -310,5 +314,5 @@ if __name__ == '__main__':
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
-    parts = [a for a in sys.argv[1:] if a not in MODELS and not a.isdigit()]
+    parts = [a for a in sys.argv[1:] if a not in (*MODELS, 'opposite') and not a.isdigit()]
     for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
