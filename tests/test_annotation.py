@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, settings as hypothesis_settings, strategies 
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from paranmt_lab.annotation import store
+from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, disputes
 from paranmt_lab.annotation.campaigns import Campaign, Gold, campaign_items, create_campaign, draw, keep_campaign, list_campaigns
 from paranmt_lab.annotation.exports import answers, export, import_answers, read_answers
 from paranmt_lab.annotation.queue import HOLDING, REASONS, Empty, Refused, Task, comment, derived_rows, discard, label_patterns, next_item, own_answers, progress, ratings, rebuild, revise, skip, submit, undo
 from paranmt_lab.annotation.store import Damaged, EventLog, Full, NewerSchema, ReadOnly, StoreError, Unreachable, false_negatives, flag, run
+from paranmt_lab.cli_annotate import campaign_status, paper_table
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import settings
@@ -738,3 +740,28 @@ def test_a_draw_is_of_the_selection_and_its_weights_add_up(tmp_path):
     ranks = (both.a.rank() - both.b.rank()).abs()
     found = draw(corpus, Campaign('x', disagreement=('a', 'b'), n=30))[0]
     assert ranks[both.pair_id.isin(found.pair_id)].min() >= ranks[~both.pair_id.isin(found.pair_id)].max()
+
+
+# Decisions
+
+def test_a_decision_is_one_event_that_moves_no_rating(url):
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', repeats=.5), pairs(6, strata=2), pd.DataFrame(dict(stratum=['s0', 's1'], pairs=[3, 6], drawn=[3, 3], weight=[1., 2.])))
+    for who, mark in (('ada', 3), ('ben', 1)):
+        while not isinstance(task := next_item(log, 'talk', who), Empty): submit(log, 'talk', who, task.item, mark, 3, f'{task.item}')
+    before, made = ratings(log, 'talk'), []
+    assert disputes(log, 'talk').item.tolist() == [1, 2, 3, 4, 5, 6]  # repeated items are about their raters, not about the pair
+    threads = [threading.Thread(target=lambda: made.append(adjudicate(log, 'talk', 'eva', 2, 2, None, 'blind', 'once'))) for _ in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert len(made) == 8 and len(set(made)) == 1 and len(log.events('adjudicated')) == 1
+    with pytest.raises(Refused, match='used before'): adjudicate(log, 'talk', 'eva', 3, 2, None, 'blind', 'once')
+    with pytest.raises(Refused, match='cannot decide it blind'): adjudicate(log, 'talk', 'ben', 3, 2, 2)
+    last = adjudicate(log, 'talk', 'eva', 2, 3, 3, 'discussion')
+    assert adjudicated(log, 'talk')[['item', 'strength', 'fluency', 'how']].values.tolist() == [[2, 3, 3, 'discussion']]
+    assert adjudicated(log, 'talk', last - 1).strength.tolist() == [2] and disputes(log, 'talk').item.tolist() == [1, 3, 4, 5, 6]
+    pd.testing.assert_frame_equal(ratings(log, 'talk'), before)
+    rebuilt(log)
+    table = paper_table(log, 'talk')
+    assert table[['range', 'n', 'strength_2', 'strength_3']].values.tolist() == [['s0', 3, 3, 0], ['s1', 3, 2, 1]]  # the median of 1 and 3, but for the one decided
+    assert table.pairs.tolist() == [3, 6] and campaign_status(log, 'talk')['people'] == 2
