@@ -3,17 +3,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.pages import annotate, embedding_map, negatives, overview, score_ranges, sts_results, training
+from paranmt_lab.pages import agreement, annotate, embedding_map, negatives, overview, score_ranges, sts_results, training
 from paranmt_lab.settings import settings
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
-rating = st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', url_path='annotate')
+def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
 st.navigation([
     st.Page(overview.page, title='Overview', icon=':material/dashboard:', url_path='overview', default=True),
     st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
-    rating,
+    rating(url_path='annotate'),
+    st.Page(agreement.page, title='Agreement', icon=':material/handshake:', url_path='agreement'),
     st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
     st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
     st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
     st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
-] if annotate.researcher(settings()) else [rating]).run()
+] if annotate.researcher(settings()) else [rating(default=True), rating(url_path='annotate', visibility='hidden')]).run() # the second for the link of a campaign
