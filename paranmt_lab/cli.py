@@ -271,8 +271,8 @@ import sample {sample} --domain talk --licence CC0-1.0 --shard-rows 300
 translate run sample sample-pairs --beam-size 12 --n-best 12 --part-size 150
 score sample-pairs
 select sample-pairs good --range paraphrase_score@paraphrase-scorer=0.4:1.0 --max-length 30 --exclude-equal --reason "the range that paranmt.3 calls mostly paraphrases"
-train sample-random sample-pairs --selection good --model WORD+TRIGRAM --megabatch 20 --epochs 5
-train sample-scorer sample-pairs --selection good --model WORD+TRIGRAM --start paraphrase-scorer --megabatch 20 --epochs 2 --learning-rate 0.0003
+train sample-random sample-pairs --selection good --model WORD,TRIGRAM --megabatch 20 --epochs 5
+train sample-scorer sample-pairs --selection good --model WORD,TRIGRAM --start paraphrase-scorer --megabatch 20 --epochs 2 --learning-rate 0.0003
 '''
 
 @command(app, 'demo')

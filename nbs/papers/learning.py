@@ -2,6 +2,7 @@
 
     python nbs/papers/learning.py pairs              # the corpora `paraphrases` and `paraphrases-more`, from the resources
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
+    python nbs/papers/learning.py scorer             # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
 """
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, concatenate
+from paranmt_lab.evaluation.sts import by_year, evaluate_sts
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import settings
 from paranmt_lab.training.data import TrainConfig
@@ -71,20 +74,16 @@ GROUPS = {
     'grams': [replace(TRIGRAM, name=model.lower(), model=model, vocabulary=size, **FALLING) for model, size in GRAMS.items() if model != 'TRIGRAM'],
     'opposite': [replace(base, name=f'{base.model.lower()}-opposite', negatives='opposite') for base in (
         WORD, *(replace(TRIGRAM, model=model, vocabulary=size, **FALLING) for model, size in GRAMS.items()))],
-    'trigram-margin': runs('trigram-margin', TRIGRAM, m3=dict(margin=.3), m6=dict(margin=.6)),
-    'trigram-mega': runs('trigram-mega', TRIGRAM, M10=dict(megabatch=10), M100=dict(megabatch=100)),
     'mega-word': [replace(WORD, name=f'word-M{m}-s{seed}', megabatch=m, seed=seed) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-trigram': [replace(TRIGRAM, name=f'trigram-M{m}-s{seed}', megabatch=m, seed=seed, **FALLING) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300, megabatch=1)],  # with 40 an LSTM of so few pairs takes all captions for one
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
-    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2), fall600=dict(vectors='', dim=600, cooldown=1., epochs=2)),
-    'word-drop': runs('word-drop', WORD, w1=dict(word_dropout=.1)),
-    'trigram-wide': runs('trigram-wide', replace(TRIGRAM, **FALLING), d600=dict(dim=600), e4=dict(epochs=4), w1=dict(word_dropout=.1)),
+    'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2)),
     'more': [MORE_WORD, *MORE_GRAMS.values(), replace(PART, name='more-blstm', corpus='paraphrases-more', model='BLSTM', hidden=150, join='concat', limit=900_000, megabatch=10, grow=500, scramble=.3, cooldown=1.)],
-    'word-levers': runs('more-word', MORE_WORD, M100=dict(megabatch=100), m3=dict(margin=.3), m5=dict(margin=.5), w1=dict(word_dropout=.1)),
-    'trigram-levers': runs('more-trigram', MORE_GRAMS['TRIGRAM'], m5=dict(margin=.5), w1=dict(word_dropout=.1), d600=dict(dim=600), M100=dict(megabatch=100)),
+    'word-levers': runs('more-word', MORE_WORD, M100=dict(megabatch=100)),
+    'trigram-levers': runs('more-trigram', MORE_GRAMS['TRIGRAM'], d600=dict(dim=600)),
     'averaged': [replace(base, name=f'{base.name}-mean', learning_rate=1e-3, cooldown=0., average=.5) for base in (MORE_WORD, *MORE_GRAMS.values())],
     'modern': [replace(base, name=f'modern-{base.model.lower()}', selection='modern') for base in (MORE_WORD, MORE_GRAMS['TRIGRAM'])],
 }
@@ -105,9 +104,25 @@ def train_runs(names, s):
         print(f"{config.name:30} STS17 {' '.join(f'{x:.2f}' for x in scores)}", flush=True)
 
 
+SCORER = {'more-word-mean': {'word': 45_000}, 'more-trigram-mean': {'trigram': 20_000}}  # runs, and how many of their types are kept
+
+
+def make_scorer(s):
+    "WORD,TRIGRAM of fewer rows in int8; STS of each stage, mean of a year's sets."
+    def figures(*encoders):
+        years = by_year(evaluate_sts(concatenate(*encoders).similarity, s.resources)).pearson
+        return years.rename(str).to_dict() | {'mean of 2012, 2014, 2015': years[[2012, 2014, 2015]].mean()}
+    whole = [SentenceEncoder.load(s.runs / name / 'encoder') for name in SCORER]
+    fewer = [encoder.pruned(types) for encoder, types in zip(whole, SCORER.values())]
+    folder = concatenate(*fewer).save(s.models / 'paraphrase-scorer', dtype='int8')
+    stages = {'as trained': whole, 'fewer rows': fewer, 'and int8': [SentenceEncoder.load(folder)], 'WORD of fewer rows': fewer[:1], 'TRIGRAM of fewer rows': fewer[1:]}
+    return pd.DataFrame({name: figures(*encoders) for name, encoders in stages.items()}).T.round(2)
+
+
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
     if what == 'pairs':
         for name, systems_each in CORPORA.items(): print(name, make_pairs(name, systems_each, settings()).to_string(), sep='\n')
     elif what == 'train': train_runs(names, settings())
+    elif what == 'scorer': print(make_scorer(settings()).to_string())
     else: sys.exit(__doc__)
