@@ -8,7 +8,6 @@ import resource
 import signal
 import sqlite3
 import statistics
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def rater(browser, app):
 def mark(item): return 1 + item % 3, 1 + item // 3 % 3
 
 
-def test_fifty_pairs_by_keyboard(workspace, log, rater):
+def test_fifty_pairs_by_keyboard(workspace, log, rater, capsys):
     "Marks in any order, undone across a reload and several at a time; in the end the log says what was pressed."
     name = made(log, 'fifty', 50, overlap=1)
     ada, took, wanted = rater().open(name, 'ada'), [], {}
@@ -86,7 +85,7 @@ def test_fifty_pairs_by_keyboard(workspace, log, rater):
     assert 'All done' in ada.empty() and '50 of 50' in ada.far()
     assert standing(workspace, name) == {(i, 'ada'): ('rated', *mark(i)) for i in range(1, 51)}
     assert [kind for _, kind, *_ in events(workspace, name)].count('undone') == 4
-    print(f'\nfrom key to next pair: median {statistics.median(took):.0f} ms of {len(took)}, slowest {max(took):.0f} ms', file=sys.__stdout__)
+    with capsys.disabled(): print(f'\nfrom key to next pair: median {statistics.median(took):.0f} ms of {len(took)}, slowest {max(took):.0f} ms')
 
 
 def test_two_people_at_once(workspace, log, rater):
