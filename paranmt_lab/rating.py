@@ -152,7 +152,10 @@ function clock(seconds) {
   const m = Math.round(seconds / 60);
   return seconds < 90 ? `${Math.round(seconds)} s` : m < 90 ? `${m} min` : `${(m / 60).toFixed(1)} h`;
 }
+"""
 
+# %% ../nbs/61_rating.ipynb #d7b1c53b
+SCRIPT += r"""
 export class Card {
   constructor(root, send, keys) {
     Object.assign(this, {root, send, keys, data: {}, marks: {}, mode: 'rate', waiting: false, source: false, marked: false});
@@ -170,7 +173,12 @@ export class Card {
   }
 
   can(act) { return !this.data.can || this.data.can.includes(act); }
+}
+"""
 
+# %% ../nbs/61_rating.ipynb #ff8309c5
+SCRIPT += r"""
+Object.assign(Card.prototype, {
   say(act, more = {}) {
     if (this.waiting || !this.can(act)) return;
     this.waiting = true;
@@ -178,17 +186,22 @@ export class Card {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => { this.waiting = false; this.slow = true; this.draw(); }, PATIENCE);
     this.draw();
-  }
+  },
 
   mark(scale, n) {
     if (this.waiting || this.data.item === undefined) return;
     this.marks[scale] = n;
     if (this.marks.strength && this.marks.fluency) this.say('rate', {...this.marks}); else this.draw();
-  }
+  },
 
-  enter(mode) { if (!this.waiting && this.data.item !== undefined && this.can(mode)) { this.mode = this.mode === mode ? 'rate' : mode; this.draw(); } }
-  toggle(what) { this[what] = !this[what]; this.draw(); }
+  enter(mode) { if (!this.waiting && this.data.item !== undefined && this.can(mode)) { this.mode = this.mode === mode ? 'rate' : mode; this.draw(); } },
+  toggle(what) { this[what] = !this[what]; this.draw(); },
+});
+"""
 
+# %% ../nbs/61_rating.ipynb #9349003d
+SCRIPT += r"""
+Object.assign(Card.prototype, {
   key(event) {
     const target = event.composedPath()[0];
     if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector('[role=dialog]')) return;
@@ -197,7 +210,7 @@ export class Card {
     if (!act) return;
     event.preventDefault(); event.stopPropagation();
     if (!event.repeat) act();
-  }
+  },
 
   does(key) { // the action behind a key, if there is one now
     if (key === 'u') return () => this.say('undo');
@@ -210,20 +223,25 @@ export class Card {
     if (this.mode === 'rate' && QWE[key]) return () => this.mark('fluency', QWE[key]);
     return {s: () => this.say('skip'), d: () => this.enter('discard'), c: () => this.enter('comment'), o: () => this.toggle('source'), v: () => this.toggle('marked'),
             Backspace: () => { this.marks = {}; this.draw(); }}[key];
-  }
+  },
+});
+"""
 
+# %% ../nbs/61_rating.ipynb #f8174af2
+SCRIPT += r"""
+Object.assign(Card.prototype, {
   draw() {
     const field = this.root.querySelector('textarea'), typed = field ? field.value : null;
     this.root.replaceChildren(make('div', {className: 'card' + (this.waiting ? ' waiting' : '')}, this.head(), ...this.body(), this.foot(), this.told()));
     const now = this.root.querySelector('textarea');
     if (now) { if (typed !== null) now.value = typed; now.focus(); }
-  }
+  },
 
   head() {
     const s = this.data.standing || {}, all = s.done + s.left, bar = make('progress', {max: Math.max(all, 1), value: s.done, 'aria-label': 'pairs answered'});
     return make('div', {className: 'head'}, bar, make('span', {className: 'how-far'},
       [`${s.done} of ${all}`, s.pace ? `${s.pace.toFixed(1)} s a pair` : '', s.left && s.time_left ? `${clock(s.time_left)} left` : ''].filter(x => x).join(' · ')));
-  }
+  },
 
   body() {
     if (this.data.empty) return [make('p', {className: 'empty'}, this.data.empty.message)];
@@ -233,20 +251,25 @@ export class Card {
       side('Reference', this.data.reference), side('Translation', this.data.translation),
       this.source ? side('Source', [[this.data.source || 'This pair has no source.', false]]) : null,
       this.mode === 'discard' ? this.why() : this.mode === 'comment' ? this.note() : this.scales()];
-  }
+  },
+});
+"""
 
+# %% ../nbs/61_rating.ipynb #f3dd7ea7
+SCRIPT += r"""
+Object.assign(Card.prototype, {
   scales() {
     const row = (scale, name, labels, hint) => make('div', {className: 'scale', role: 'group', 'aria-label': name}, make('div', {className: 'label'}, name),
       make('div', {className: 'marks'}, ...labels.map(([n, says], i) => make('button', {className: this.marks[scale] === n ? 'chosen' : '', disabled: this.waiting, 'aria-pressed': String(this.marks[scale] === n),
         onclick: () => this.mark(scale, n)}, make('b', {}, String(n)), ' ' + says, make('kbd', {}, hint[i])))));
     return make('div', {className: 'scales'}, row('strength', 'Paraphrase strength', STRENGTH, this.marks.strength ? ['', '', ''] : ['1', '2', '3']),
       row('fluency', 'Fluency of the translation', FLUENCY, this.marks.strength ? ['1', '2', '3'] : ['q', 'w', 'e']));
-  }
+  },
 
   why() {
     return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Why can this pair not be judged?'), make('div', {className: 'marks'},
       ...this.data.reasons.map((reason, i) => make('button', {disabled: this.waiting, onclick: () => this.say('discard', {reason})}, reason, make('kbd', {}, String(i + 1))))));
-  }
+  },
 
   note() {
     const save = () => { const text = this.root.querySelector('textarea').value; this.mode = 'rate'; this.say('comment', {text}); };
@@ -256,15 +279,20 @@ export class Card {
       if (e.key === 'Escape') this.enter('comment');
     }});
     return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Comment'), field, make('button', {onclick: save}, 'Save', make('kbd', {}, 'Enter')));
-  }
+  },
+});
+"""
 
+# %% ../nbs/61_rating.ipynb #c77fb9f5
+SCRIPT += r"""
+Object.assign(Card.prototype, {
   foot() {
     const rating = this.data.item !== undefined;
     const action = (name, key, does, there = true) => there ? make('button', {className: 'quiet', disabled: this.waiting, onclick: does}, name, make('kbd', {}, key)) : null;
     return make('div', {className: 'foot'}, action('Undo', 'u', () => this.say('undo'), this.can('undo')), action('Skip', 's', () => this.say('skip'), rating), action('Discard', 'd', () => this.enter('discard'), rating && this.can('discard')),
       action(this.data.comment ? 'Comment ✓' : 'Comment', 'c', () => this.enter('comment'), rating && this.can('comment')), action('Source', 'o', () => this.toggle('source'), rating),
       action('Differences', 'v', () => this.toggle('marked'), rating), action('Guidelines', '?', () => this.send({act: 'guidelines', token: this.data.token})));
-  }
+  },
 
   told() {
     const said = this.data.said, right = said && said.right;
@@ -272,8 +300,8 @@ export class Card {
     if (!said) return make('div', {className: 'told', role: 'status'});
     return make('div', {className: 'told ' + (said.good ? 'good' : 'bad'), role: said.good ? 'status' : 'alert'}, said.text,
       right ? make('div', {className: 'right'}, `Right were strength ${right.strength} and fluency ${right.fluency}. ${right.explanation}`) : null);
-  }
-}
+  },
+});
 """
 
 # %% ../nbs/61_rating.ipynb #7dc93364
