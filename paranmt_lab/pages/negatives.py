@@ -16,7 +16,7 @@ import pandas as pd
 import streamlit as st
 import torch
 
-from ..annotation.store import SENTENCES, EventLog, false_negatives, flag, flagged_pairs, sqlite_path
+from ..annotation.store import SENTENCES, EventLog, false_negatives, flag, flagged_pairs, server_url, sqlite_path
 from ..charts import cosines_by_epoch, negative_cosines, negatives_by_epoch, pool_spread
 from ..corpus import Corpus, list_corpora, shuffled
 from .parts import (choose, columns_of, corpus_state, draw, encoder_stamp, escaped, legible, load_encoder, nothing_yet,
@@ -140,7 +140,7 @@ def flags(
     corpus:str, # Name of the corpus
 ) -> pd.DataFrame: # Of `false_negatives`
     "The false negatives of a corpus as they stand now."
-    if sqlite_path(s.annotations).exists(): return false_negatives(EventLog(s.annotations), corpus)
+    if server_url(s.annotations) or sqlite_path(s.annotations).exists(): return false_negatives(EventLog(s.annotations), corpus)
     return pd.DataFrame(columns=[*SENTENCES, 'annotator', 'time'])
 
 def is_flagged(
