@@ -12,7 +12,7 @@ import hashlib, json, os, platform, signal, subprocess, sys, threading, time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from multiprocessing import active_children, get_context, parent_process
 from datetime import datetime, timezone
 from pathlib import Path
@@ -257,9 +257,9 @@ def create(cls:Run,
     folder = inside(root, safe_name(name, 'run'))
     wanted = json.loads(canonical(config))
     if (folder / 'config.json').exists():
-        run = cls(folder)
-        differ = [f'{k}: {run.config.get(k)!r} there, {wanted.get(k)!r} here'
-                  for k in {**run.config, **wanted} if run.config.get(k) != wanted.get(k)]
+        run, defaults = cls(folder), {f.name: f.default for f in fields(config) if f.default is not MISSING} if is_dataclass(config) else {}
+        there = json.loads(canonical(defaults)) | run.config  # a field that came later was at its default
+        differ = [f'{k}: {there.get(k)!r} there, {wanted.get(k)!r} here' for k in {**there, **wanted} if there.get(k) != wanted.get(k)]
         if differ: raise ValueError(f"run {name!r} exists with another config ({'; '.join(differ)}); take another name or delete {folder}")
         return run
     write_json(folder / 'started.json', provenance())
