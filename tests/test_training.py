@@ -184,7 +184,7 @@ def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tm
     for world, batch in ((1, 22), (2, 11)):
         config = write_json(tmp_path / f'{world}.json', asdict(replace(BASE, name=f'{name}-{world}', batch_size=batch, **common)))
         arguments = [str(script), str(workspace.workspace), str(config), str(tmp_path / f'{world}.out.json')]
-        launcher = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '2', '--master-port', '29541'] if world == 2 else [sys.executable]
+        launcher = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '2', '--standalone'] if world == 2 else [sys.executable]
         subprocess.run(launcher + arguments, check=True, env=environment, timeout=300)
         found[world] = read_json(tmp_path / f'{world}.out.json')
     assert found[1]['mined'] == found[2]['mined']
