@@ -1821,6 +1821,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                   'paranmt_lab.runs._end_with_parent': ('runs.html#_end_with_parent', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs._figures': ('runs.html#_figures', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs._lines': ('runs.html#_lines', 'paranmt_lab/runs.py'),
+                                  'paranmt_lab.runs._of_the_disk': ('runs.html#_of_the_disk', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs._opened': ('runs.html#_opened', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.ask_to_stop': ('runs.html#ask_to_stop', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.canonical': ('runs.html#canonical', 'paranmt_lab/runs.py'),

@@ -8,7 +8,7 @@ __all__ = ['SILENT', 'canonical', 'fingerprint', 'commit', 'provenance', 'Progre
            'numeric_figures', 'differing', 'inverse_sqrt', 'linear_end', 'EarlyStopping']
 
 # %% ../nbs/03_runs.ipynb #6d2bd024
-import hashlib, json, os, platform, signal, subprocess, sys, threading, time
+import hashlib, json, os, platform, re, signal, subprocess, sys, threading, time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,6 +26,7 @@ from fastcore.basics import patch, store_attr
 from rich.console import Console
 from rich.progress import (BarColumn, MofNCompleteColumn, Progress as Bar, SpinnerColumn, TextColumn,
                            TimeElapsedColumn, TimeRemainingColumn)
+from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 
 from .settings import atomic, inside, read_json, safe_name, write_json
@@ -321,6 +322,11 @@ def torn_lines(self:Run) -> int: # Lines of `metrics.jsonl` that `metrics` passe
     return sum(_figures(line) is None for line in _lines(self) if line.strip())
 
 # %% ../nbs/03_runs.ipynb #5a3cd807
+def _of_the_disk(error):
+    "What safetensors says of the disk, as Python says it."
+    number = re.search(r'os error (\d+)', str(error))
+    return OSError(int(number[1]), str(error)) if number else error
+
 @patch
 def save_checkpoint(self:Run,
     tensors:dict[str, torch.Tensor], # Named tensors of any shapes
@@ -329,7 +335,8 @@ def save_checkpoint(self:Run,
     "Write the checkpoint atomically."
     tensors = {k: torch.as_tensor(v).detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with atomic(self.folder / 'checkpoint' / 'checkpoint.safetensors') as part:
-        save_file(tensors, part, metadata={'state': json.dumps(state)})
+        try: save_file(tensors, part, metadata={'state': json.dumps(state)})
+        except SafetensorError as e: raise _of_the_disk(e) from None
 
 # %% ../nbs/03_runs.ipynb #36f62476
 @patch
