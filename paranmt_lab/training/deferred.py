@@ -55,7 +55,7 @@ def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
 # %% ../../nbs/51_training.deferred.ipynb #071f7243
 @compiled
 def _move(w, moments, last, rows, u, dim, t, sums, epsilon, reference):
-    if u + AHEAD < len(rows):
+    if u + AHEAD < len(rows) and last[2 * rows[u + AHEAD] + 1] < t:
         ask_for(w, rows[u + AHEAD], dim)
         ask_for(moments, rows[u + AHEAD], 2 * dim)
     _catch_up(w, moments, last, np.int64(rows[u]), dim, t, sums, epsilon, reference)
@@ -81,9 +81,9 @@ def _decay(moments, r, dim, g, u, k):
 
 # %% ../../nbs/51_training.deferred.ipynb #1d22c6a9
 @compiled
-def _update(w, moments, last, rows, g, u, at, dim, t, sums, epsilon, reference):
-    "Use the gradient in row `at` of `g` for the u-th of the rows."
-    if u + AHEAD < len(rows): ask_for(moments, rows[u + AHEAD], 2 * dim)
+def _update(w, moments, last, rows, g, u, at, soon, dim, t, sums, epsilon, reference):
+    "Use the gradient in row `at` of `g` for the u-th of the rows; `soon` is one that this thread comes to a little later."
+    if soon < len(rows): ask_for(moments, rows[soon], 2 * dim)
     r = np.int64(rows[u])
     _catch_up(w, moments, last, r, dim, t - 1, sums, epsilon, reference)  # nothing, where the row was read
     _decay(moments, r, dim, g, at, t - last[2 * r] if last[2 * r] else 1)
@@ -91,11 +91,11 @@ def _update(w, moments, last, rows, g, u, at, dim, t, sums, epsilon, reference):
 
 @compiled
 def _step(w, moments, last, rows, dim, t, sums, epsilon, reference, g):
-    for u in range(len(rows)): _update(w, moments, last, rows, g, u, u, dim, t, sums, epsilon, reference)
+    for u in range(len(rows)): _update(w, moments, last, rows, g, u, u, u + AHEAD, dim, t, sums, epsilon, reference)
 
 @compiled_parallel
 def _step_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference, g):
-    for u in prange(len(rows)): _update(w, moments, last, rows, g, u, u, dim, t, sums, epsilon, reference)
+    for u in prange(len(rows)): _update(w, moments, last, rows, g, u, u, u + AHEAD, dim, t, sums, epsilon, reference)
 
 # %% ../../nbs/51_training.deferred.ipynb #3c9a674c
 @compiled
@@ -103,7 +103,7 @@ def _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d,
     "Every `by`-th row from the k-th on."
     for u in range(k, len(rows), by):
         row_sum(d, dim, order, owner, begin[u], begin[u + 1], sum_d, 0)
-        _update(w, moments, last, rows, sum_d, u, 0, dim, t, sums, epsilon, reference)
+        _update(w, moments, last, rows, sum_d, u, 0, u + AHEAD * by, dim, t, sums, epsilon, reference)
 
 @compiled
 def _step_sums(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner):
