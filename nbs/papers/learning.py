@@ -78,6 +78,11 @@ GROUPS = {
     'mega-trigram': [replace(TRIGRAM, name=f'trigram-M{m}-s{seed}', megabatch=m, seed=seed, **FALLING) for m, seed in ((1, 0), (20, 0), (40, 1), (40, 2))],
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300, megabatch=1)],  # with 40 an LSTM of so few pairs takes all captions for one
+    'large': [replace(PART, name=f'{model.lower()}-{dim}', model=model, hidden=dim // sides, join='concat', limit=limit, megabatch=1)  # what two cores have time for
+              for dim, limit in ((900, 20_000), (4096, 2_000)) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
+    'small': [replace(PART, name=f'{model.lower()}-300-of-{limit}', model=model, hidden=300 // sides, join='concat', limit=limit, megabatch=1)  # 300 dimensions of the same few pairs
+              for limit in (20_000, 2_000) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
+    'grown': [replace(PART, name=f'lstm-M{m}-grown', model='LSTM', hidden=300, megabatch=m, grow=1_500 // m) for m in (20, 40)],
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2)),

@@ -283,6 +283,8 @@ def recipe(
     if config.start:
         files = [find_model(config.start, s) / vocabulary_file(f) for f in features_of(config.model)]
         return facts | {file.name: checksum(file) for file in files}
+    if config.vectors and not (s.resources / config.vectors).is_file():
+        raise FileNotFoundError(f'vectors = {config.vectors!r}: no such file below {s.resources}; name the folder of word vectors in settings.ini or PARANMT_RESOURCES, or give an absolute path')
     vectors = checksum(s.resources / config.vectors) if config.vectors else ''
     if config.reference: facts['reference'] = True
     return facts | dict(features=features_of(config.model), vocabulary=config.vocabulary, min_count=config.min_count, vectors=vectors)

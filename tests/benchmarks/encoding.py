@@ -1,6 +1,6 @@
 """How fast sentences become vectors, beside the fastest encoders of the same kind.
 
-    python tests/benchmarks/encoding.py [repetitions] [sentences]     # 7, 40000; needs the extra `peers`
+    python tests/benchmarks/encoding.py [repetitions] [sentences] [keep]     # 7, 40000; needs the extra `peers`; `keep` writes the figures to nbs/papers/speed.json
 
 Embeddings of 300 dimensions for 50,000 words or trigrams, averaged; from Python strings to a float32 matrix. The peers get the same words, the same matrix and a tokeniser
 that cuts these sentences as ours does, which is checked on their vectors; for trigrams there is no peer, so TRIGRAM stands beside the words of the others. Texts: words drawn by
@@ -11,6 +11,7 @@ import os, subprocess, sys, time
 
 import numpy as np
 import pandas as pd
+from kept import keep
 
 DIM, TYPES = 300, 50_000
 
@@ -110,7 +111,9 @@ def measure(threads, repetitions, n):
         for peer in ('sentence-transformers', 'model2vec'): np.testing.assert_allclose(others[peer](check), word.encode(check), atol=1e-5)
         calls = {name: limited(1, call) for name, call in calls.items()} | {name: limited(threads, call) for name, call in others.items()}
         print(f'\n{name}: {np.mean([len(tokenize(s)) for s in sentences[:10_000]]):.1f} tokens a sentence')
-        print(table(timed(calls, sentences, repetitions), n))
+        found = timed(calls, sentences, repetitions)
+        keep(f'encoding {name} threads={threads}', text=name, threads=threads, sentences=n, seconds={who: times[:, 0].tolist() for who, times in found.items()})
+        print(table(found, n))
 
 
 def main(repetitions=7, n=40_000):
@@ -121,4 +124,4 @@ def main(repetitions=7, n=40_000):
         print()
 
 
-if __name__ == '__main__': main(*sys.argv[1:])
+if __name__ == '__main__': main(*(a for a in sys.argv[1:] if a != 'keep'))

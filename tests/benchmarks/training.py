@@ -1,6 +1,6 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [model ...] [M ...] [opposite]     # exact mining peers ours scale, all of them unless told; models and M of `ours`, all unless told, and its pool of negatives, both sides unless told
+    python tests/benchmarks/training.py [what ...] [model ...] [M ...] [opposite] [keep]     # exact mining peers ours scale, all of them unless told; models and M of `ours`, all unless told, and its pool of negatives, both sides unless told; `keep` writes the figures to nbs/papers/speed.json
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from kept import keep
 
 from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.encoders.kernels import keep_freed_memory
@@ -143,6 +144,7 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
                         with clocks() as spent: bare(trainee, 4_000, 36_000)
                         for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 30_000}.get(model, 40_000)), n))
                     total = sum(spent.values())
+                    keep(f'training {name} {model} M={M} threads={n} {POOL}', corpus=name, model=model, M=M, threads=n, pool=POOL, trainer=found, bare=steps, parts=spent)
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
 
 
@@ -202,10 +204,10 @@ def of_peers():
     return corpus, prepare(corpus, choose_pairs(corpus), config('WORD', name, 1), LAB, show=False)
 
 
-def peer(who, keep=False):
+def peer(who, kept=False):
     "Pairs per second of a peer, in a process of its own: the memory of this one is as the C library has it, unless it is to be kept as ours is."
     corpus, data = of_peers()
-    if keep: keep_freed_memory()
+    if kept: keep_freed_memory()
     what, *arguments = PEERS[who]
     kind, M, n = arguments if what == 'bag' else (None, None, None)
     return embedding_bag(kind, data, M, n) if what == 'bag' else sentence_transformers(corpus, *arguments)
@@ -231,6 +233,7 @@ def peers():
     print(f'\n{"WORD, synthetic, two threads":55} {"pairs/s":>30}   times slower than ours at M=40, opposite pool')
     for who, rates in found.items():
         ratio = base / rates
+        keep(f'peers {who}', who=who, rates=rates, ratio=ratio.tolist())
         print(f'{who:55} {spread(rates):>30}   {np.median(ratio):.2f} ({ratio.min():.2f} to {ratio.max():.2f})')
 
 
@@ -260,6 +263,7 @@ def scale():
     print(f'\n{"WORD, M=40, 2 threads":>22} {"preparing":>10} {"arrays":>9} {"epoch":>9} {"pairs/s":>9} {"most memory":>12} (of which before training began)')
     for pairs in (500_000, 5_000_000):
         with ProcessPoolExecutor(1, get_context('spawn')) as other: f = other.submit(one_size, pairs).result()
+        keep(f'scale {pairs}', **f)
         print(f'{f["pairs"]:22,} {f["prepared"]:8.0f} s {f["arrays"]:5.2f} GiB {f["seconds"]:7.0f} s {f["rate"]:9,.0f} {f["memory"]:8.2f} GiB ({f["before"]:.2f})', flush=True)
 
 
@@ -277,6 +281,7 @@ def mining(pairs=4_000, dim=300, times=7):
                     search(*sides, torch.arange(pairs), 'opposite')
                     found[name] = [1e3 * seconds(lambda: search(*sides, torch.arange(pairs), 'opposite')) for _ in range(times)]
             mean = torch.nn.functional.normalize(sides, dim=2).mean((0, 1)).square().sum().item()
+            keep(f'mining {spread} threads={n}', pairs=pairs, dim=dim, mean_cosine=mean, threads=n, **found)
             print(f'mean cosine {mean:.3f}, {n} thread{"s" * (n > 1)}: {spread_of(found["screened"]):>68} {spread_of(found["plain"]):>28}', flush=True)
 
 
@@ -306,6 +311,7 @@ def exact(steps=300):
                 for parameter in trainee.parameters.values(): del parameter.scattered
             losses.append([loss for rows in cut(np.arange(100 * steps), 100) for loss, *_ in trainee.mega_batch(rows)])
     gap = np.abs(np.subtract(*losses))
+    keep('exact', deferred=losses[0], dense=losses[1])
     print(f'\nlosses of {steps} steps against dense torch.optim.Adam (WORD, 50,000 x 300): largest difference {gap.max():.1e}, at the last step {gap[-1]:.1e}; the loss went from {losses[1][0]:.3f} to {losses[1][-1]:.3f}')
 
 
@@ -314,5 +320,5 @@ if __name__ == '__main__':
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
-    parts = [a for a in sys.argv[1:] if a not in (*MODELS, 'opposite') and not a.isdigit()]
+    parts = [a for a in sys.argv[1:] if a not in (*MODELS, 'opposite', 'keep') and not a.isdigit()]
     for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
