@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['EOS', 'UNK', 'COUNTERS', 'CARD', 'NmtConfig', 'split_held_out', 'train_pieces', 'encode_side', 'epoch_batches',
-           'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'prepare', 'Arrays', 'Trainee',
-           'half_precision', 'held_out_loss', 'train_nmt', 'save_model', 'convert', 'same_translations',
-           'bleu_by_domain', 'ship', 'card']
+           'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'spm_paths', 'make_pieces',
+           'prepare', 'Arrays', 'Trainee', 'half_precision', 'held_out_loss', 'greedy', 'train_nmt', 'save_model',
+           'convert', 'same_translations', 'bleu_by_domain', 'ship', 'card']
 
 # %% ../../nbs/21_translate.training.ipynb #90a8c4e9
 import json, math, os, shutil, tempfile
@@ -37,7 +37,9 @@ class NmtConfig:
     name: str                       # Name of the run and of the model
     corpus: str = ''                # Name of the bitext corpus
     source_lang: str = 'cs'         # Language that is translated into English
-    pieces: int = 6_000             # Joint SentencePiece vocabulary
+    pieces: int = 6_000             # SentencePiece vocabulary, of both languages together or of each
+    segmenter: str = 'unigram'      # What cuts words into pieces: `unigram` or `bpe`
+    joint: bool = True              # One vocabulary and one embedding for both languages; else one for each
     dim: int = 256                  # Width of the model
     feed_forward: int = 640         # Inner width of the feed-forward layers
     heads: int = 4                  # Attention heads
@@ -54,9 +56,11 @@ class NmtConfig:
     short_first: int = 2_500        # Steps over which the longer pairs come in; 0 takes all from the start
     clip: float = 1.                # Largest norm of the gradient
     average: float = .999           # Decay of the moving average of the weights, which is what is kept
+    development: int = 200          # Held-out pairs whose BLEU (greedy) is looked at; 0: none
+    patience: int = 0               # Looks without a better BLEU before the training ends, its best weights kept; 0: all steps, the last weights
     held_out: dict = field(default_factory=dict) # Domain to number of distinct sources kept out (-1: all)
     weights: dict = field(default_factory=dict)  # Domain to times a pair is seen in an epoch (default 1)
-    evaluate_every: int = 500       # Steps between two looks at the held-out loss
+    evaluate_every: int = 500       # Steps between two looks at the held-out loss and BLEU
     checkpoint_every: int = 250     # Steps between two checkpoints
     bf16: bool = True               # Matrix products in bfloat16, where the hardware multiplies in it
     seed: int = 0                   # Of everything random
@@ -67,8 +71,10 @@ class NmtConfig:
 def _check(self):
     "Refuse a value that cannot work, by its field's name."
     for name, low, high in (('pieces', 30, 64_000), ('dim', 8, 8192), ('steps', 1, 10**8), ('batch_tokens', 16, 10**7), ('max_words', 1, 1000),
-                            ('dropout', 0, .9), ('label_smoothing', 0, .9), ('learning_rate', 1e-9, 1), ('cooldown', 0, 1), ('average', 0, .99999)):
+                            ('dropout', 0, .9), ('label_smoothing', 0, .9), ('learning_rate', 1e-9, 1), ('cooldown', 0, 1), ('average', 0, .99999), ('development', 0, 1000), ('patience', 0, 10**6)):
         if not low <= getattr(self, name) <= high: raise ValueError(f'{name} = {getattr(self, name)!r}, expected {low} to {high}')
+    if self.segmenter not in ('unigram', 'bpe'): raise ValueError(f'segmenter = {self.segmenter!r}, expected unigram or bpe')
+    if self.patience and not self.development: raise ValueError(f'patience = {self.patience} waits for a BLEU, and development = 0 measures none')
     if self.dim % self.heads: raise ValueError(f'dim = {self.dim} is not a multiple of heads = {self.heads}')
 
 # %% ../../nbs/21_translate.training.ipynb #77be0ef7
@@ -96,15 +102,16 @@ def split_held_out(
 EOS, UNK = 0, 1
 
 def train_pieces(
-    texts:Iterator[str],  # Sentences of both languages
+    texts:Iterator[str],  # Sentences of one language or of both
     path:Path,            # Where the model goes (`.spm`)
     size:int,             # Number of pieces
     seed:int=0,           # Of the sample of sentences, where there are over a million
+    segmenter:str='unigram', # `unigram` or `bpe`
 ) -> spm.SentencePieceProcessor: # The trained model
-    "Train a joint unigram SentencePiece model with Marian's special ids."
+    "Train a SentencePiece model with Marian's special ids."
     with atomic(path) as part, part.open('wb') as f:
         spm.set_random_generator_seed(seed)
-        spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=f, vocab_size=size, model_type='unigram',
+        spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=f, vocab_size=size, model_type=segmenter,
             character_coverage=1., eos_id=EOS, unk_id=UNK, bos_id=-1, pad_id=-1, input_sentence_size=1_000_000, shuffle_input_sentence=True,
             num_threads=1, minloglevel=2, hard_vocab_limit=False)
     return spm.SentencePieceProcessor(model_file=str(path))
@@ -160,13 +167,13 @@ def build_model(
     config:NmtConfig, # Sizes
     vocabulary:int,   # Pieces, the pad not counted
 ) -> MarianMTModel:   # Untrained model with `vocabulary + 1` rows, the pad last
-    "A Marian-architecture transformer with tied embeddings."
+    "A Marian-architecture transformer whose output is its target embedding."
     c, pad = config, vocabulary
     model = MarianMTModel(MarianConfig(
         vocab_size=pad + 1, decoder_vocab_size=pad + 1, d_model=c.dim, encoder_layers=c.encoder_layers, decoder_layers=c.decoder_layers,
         encoder_attention_heads=c.heads, decoder_attention_heads=c.heads, encoder_ffn_dim=c.feed_forward, decoder_ffn_dim=c.feed_forward,
         dropout=c.dropout, attention_dropout=0., activation_dropout=0., activation_function='swish', max_position_embeddings=512, scale_embedding=True, init_std=.55 * c.dim ** -.5,
-        share_encoder_decoder_embeddings=True, tie_word_embeddings=True, pad_token_id=pad, eos_token_id=EOS, forced_eos_token_id=None, decoder_start_token_id=pad))
+        share_encoder_decoder_embeddings=c.joint, tie_word_embeddings=True, pad_token_id=pad, eos_token_id=EOS, forced_eos_token_id=None, decoder_start_token_id=pad))
     hold_pad(model)
     return model
 
@@ -174,8 +181,8 @@ def build_model(
 def hold_pad(
     model:MarianMTModel, # Changed in place
 ):
-    "Set the pad's row to zero."
-    model.get_input_embeddings().weight[-1].zero_()
+    "Set the pad's row to zero on either side."
+    for part in (model.model.encoder, model.model.decoder): part.embed_tokens.weight[-1].zero_()
 
 # %% ../../nbs/21_translate.training.ipynb #4da50297
 def pad_rows(
@@ -207,6 +214,27 @@ def translation_loss(
     return F.cross_entropy(logits_NV, target_BT[real], label_smoothing=smoothing, reduction='sum')
 
 # %% ../../nbs/21_translate.training.ipynb #3f494f95
+def spm_paths(
+    folder:Path, # Folder of a run
+    joint:bool,  # Whether both languages share one model
+) -> tuple[Path, Path]: # Subword models of source and target
+    "Where the subword models of a training lie."
+    return (folder / 'joint.spm',) * 2 if joint else (folder / 'source.spm', folder / 'target.spm')
+
+def make_pieces(
+    folder:Path,        # Folder of a run
+    config:NmtConfig,   # Its config
+    train:pd.DataFrame, # Training pairs: `source`, `reference`
+) -> tuple[spm.SentencePieceProcessor, spm.SentencePieceProcessor]: # Of source and target, equally many pieces
+    "Train the subword models of a training."
+    paths, make = spm_paths(folder, config.joint), lambda texts, path, size: train_pieces(texts, path, size, config.seed, config.segmenter)
+    if config.joint: return (make(pd.concat([train.source, train.reference]), paths[0], config.pieces),) * 2
+    sides = train.source, train.reference
+    models = [make(texts, path, config.pieces) for texts, path in zip(sides, paths)]
+    least = min(map(len, models))  # a small text has fewer pieces to give; the pad has one number for both sides
+    return tuple(model if len(model) == least else make(texts, path, least) for model, texts, path in zip(models, sides, paths))
+
+# %% ../../nbs/21_translate.training.ipynb #0861ac3e
 def _usable(pairs, max_words):
     return (pairs.source.str.count(r'\S+').between(1, max_words) & pairs.reference.str.count(r'\S+').between(1, max_words))
 
@@ -221,17 +249,17 @@ def prepare(
     part = split_held_out(pairs, config.held_out, config.seed)
     with atomic(run.folder / 'held-out.parquet') as f: pairs[part == 'held out'].to_parquet(f, index=False)
     train = pairs[(part == 'train') & _usable(pairs, config.max_words)].drop_duplicates(['source', 'reference', 'corpus'])
-    pieces = train_pieces(pd.concat([train.source, train.reference]), run.folder / 'joint.spm', config.pieces, config.seed)
+    pieces = make_pieces(run.folder, config, train)
     held = pairs[(part == 'held out') & _usable(pairs, config.max_words)]
     _write_arrays(run.folder / 'train.npz', pieces, train, train.corpus.map(lambda c: config.weights.get(c, 1.)))
-    _write_arrays(run.folder / 'dev.npz', pieces, held.sample(min(1000, len(held)), random_state=config.seed))
+    with atomic(run.folder / 'dev.parquet') as f: (dev := held.sample(min(1000, len(held)), random_state=config.seed)).to_parquet(f, index=False)
+    _write_arrays(run.folder / 'dev.npz', pieces, dev)
     return read_json(write_json(done, dict(pairs=len(pairs), train=len(train), held_out=int((part == 'held out').sum()), near=int((part == 'near').sum()),
-                                           pieces=len(pieces), per_domain=train.corpus.value_counts().to_dict())))
+                                           pieces=len(pieces[0]), per_domain=train.corpus.value_counts().to_dict())))
 
 # %% ../../nbs/21_translate.training.ipynb #9b4ce109
 def _write_arrays(path, pieces, pairs, weights=None):
-    s, so = encode_side(list(pairs.source), pieces)
-    t, to = encode_side(list(pairs.reference), pieces)
+    (s, so), (t, to) = (encode_side(list(texts), model) for texts, model in zip((pairs.source, pairs.reference), pieces))
     with atomic(path) as part, part.open('wb') as f:
         np.savez(f, source=s, source_at=so, target=t, target_at=to, weights=np.ones(len(pairs)) if weights is None else np.asarray(weights, float))
 
@@ -261,11 +289,15 @@ class Trainee:
         torch.manual_seed(config.seed)
         self.config, self.device = config, device
         self.step, self.epoch, self.at, self.share = 0, 0, 0, 1. # at: batches of this epoch that are done
+        self.best, self.waited = -1., 0 # best BLEU so far, and looks since
         self.rank, self.world = ranks(device)
         self.model = build_model(config, vocabulary).to(device)
         self.weights = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         self.mean = {k: p.detach().clone() for k, p in self.weights.items()}
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01, fused=True)
+
+    @property
+    def done(self): return self.step >= self.config.steps or 0 < self.config.patience <= self.waited
 
 # %% ../../nbs/21_translate.training.ipynb #06c94837
 def half_precision(
@@ -342,7 +374,7 @@ def averaged(self:Trainee) -> MarianMTModel: # A copy of the model, ready for us
     return model.eval()
 
 # %% ../../nbs/21_translate.training.ipynb #40aaf1da
-COUNTERS = ('step', 'epoch', 'at', 'share')
+COUNTERS = ('step', 'epoch', 'at', 'share', 'best', 'waited')
 
 @patch
 def save(self:Trainee,
@@ -366,7 +398,7 @@ def restore(self:Trainee,
         p.copy_(tensors[f'weight/{k}'])
         self.mean[k].copy_(tensors[f'mean/{k}'])
         self.adam.state[p] = {name: tensors[f'adam/{k}/{name}'].to(p.device) for name in ('step', 'exp_avg', 'exp_avg_sq')}
-    for k in COUNTERS: setattr(self, k, state[k])
+    for k in COUNTERS: setattr(self, k, state.get(k, getattr(self, k)))
 
 # %% ../../nbs/21_translate.training.ipynb #0fd898e8
 @torch.no_grad()
@@ -380,6 +412,23 @@ def held_out_loss(
     for rows in epoch_batches(arrays.lengths, np.ones(len(arrays.lengths)), batch_tokens, (0, 0)):
         total += translation_loss(model, *(x.to(device) for x in arrays.batch(rows, pad))).item()
     return total / len(arrays.target)
+
+# %% ../../nbs/21_translate.training.ipynb #2600d536
+@torch.no_grad()
+def greedy(
+    model:MarianMTModel,               # Model in evaluation mode
+    arrays:Arrays,                     # Pairs of which the sources are translated
+    target:spm.SentencePieceProcessor, # Subword model of the target
+    most:int,                          # The first so many pairs
+    batch_tokens:int=6_400,            # Padded pieces in a batch
+) -> list[str]:                        # A translation each
+    "Translate in greedy search with Transformers."
+    pad, found = model.config.pad_token_id, [''] * min(most, len(arrays.lengths))
+    for rows in epoch_batches(arrays.lengths[:most], np.ones(len(found)), batch_tokens, (0, 0)):
+        source_BS = arrays.batch(rows, pad)[0].to(model.device)
+        out = model.generate(source_BS, attention_mask=source_BS != pad, num_beams=1, do_sample=False, max_length=min(3 * source_BS.shape[1] + 10, 512), bad_words_ids=[[pad], [UNK]])
+        for row, ids in zip(rows, out.tolist()): found[row] = target.decode([i for i in ids[:3 * arrays.lengths[row, 0] + 10] if i not in (EOS, pad)])  # its own limit, not that of the longest beside it
+    return found
 
 # %% ../../nbs/21_translate.training.ipynb #7bcc5a44
 def train_nmt(
@@ -400,14 +449,38 @@ def train_nmt(
     t.restore(run)
     train, dev = Arrays(run.folder / 'train.npz'), Arrays(run.folder / 'dev.npz')
     with Progress(config.steps, 'steps', None if rank else run.folder, done=t.step, show=False if rank else show) as progress:
-        while t.step < config.steps and not _epoch(run, t, train, dev, progress): pass
+        while not t.done and not _epoch(run, t, train, dev, progress): pass
     t.save(run)
-    if t.step >= config.steps and not rank:
-        save_model(run, t.averaged())
-        run.finish(steps=t.step, epochs=t.epoch, processes=world, **facts)
+    if t.done and not rank:
+        if not config.patience: save_model(run, t.averaged())
+        run.finish(steps=t.step, epochs=t.epoch, processes=world, best=t.best if config.patience else None, **facts)
     return run
 
 # %% ../../nbs/21_translate.training.ipynb #25667d53
+@patch
+def look(self:Trainee,
+    run:Run,       # Run whose metrics are written, and whose best weights are kept
+    dev:Arrays,    # Held-out pairs
+    **figures,     # What else is logged at this step
+):
+    "Measure the averaged weights on held-out pairs; with `patience`, keep the best and count the looks since (the first process does, and tells the others)."
+    c = self.config
+    if not self.rank:
+        model, bleu = self.averaged().to(self.device), {}
+        if c.development:
+            texts = pd.read_parquet(run.folder / 'dev.parquet').reference.head(c.development).tolist()
+            target = spm.SentencePieceProcessor(model_file=str(spm_paths(run.folder, c.joint)[1]))
+            bleu = dict(bleu=BLEU().corpus_score(greedy(model, dev, target, c.development), [texts]).score)
+        run.log(self.step, held_out=held_out_loss(model, dev), **figures, **bleu)
+        if better := bool(bleu) and bleu['bleu'] > self.best: self.best = bleu['bleu']
+        self.waited = 0 if better else self.waited + 1
+        if better and c.patience: save_model(run, model)
+    if self.world > 1:
+        told = torch.tensor([self.best, float(self.waited)], dtype=torch.float64, device=self.device)
+        dist.broadcast(told, 0)
+        self.best, self.waited = told[0].item(), int(told[1])
+
+# %% ../../nbs/21_translate.training.ipynb #56eaf618
 def _epoch(run, t, train, dev, progress):
     "Steps until the epoch or the training ends (False), or somebody asks to stop (True)."
     c, total, pieces = t.config, 0., 0
@@ -417,25 +490,27 @@ def _epoch(run, t, train, dev, progress):
         loss, n, stop = t.update(train, rows, progress.stopping)
         t.at, total, pieces = t.at + 1, total + loss, pieces + n
         progress.advance(loss=total / pieces)
-        if (t.step % c.evaluate_every == 0 or t.step == c.steps) and not t.rank:
-            run.log(t.step, loss=total / pieces, held_out=held_out_loss(t.averaged().to(t.device), dev), rate=t.adam.param_groups[0]['lr'], epoch=t.epoch)
+        if t.step % c.evaluate_every == 0 or t.step == c.steps:
+            t.look(run, dev, loss=total / pieces, rate=t.adam.param_groups[0]['lr'], epoch=t.epoch)
             total, pieces = 0., 0
         if t.step % c.checkpoint_every == 0: t.save(run)
-        if t.step >= c.steps or stop: return stop
+        if t.done or stop: return stop
     t.epoch, t.at = t.epoch + 1, 0
 
-# %% ../../nbs/21_translate.training.ipynb #56eaf618
+# %% ../../nbs/21_translate.training.ipynb #89b81833
 def save_model(
     run:Run,             # Run of the training
     model:MarianMTModel, # Model to keep
 ) -> Path:               # Folder `transformers` of the run
     "Write the model in the layout of Marian models on the hub."
-    folder, pieces = run.folder / 'transformers', spm.SentencePieceProcessor(model_file=str(run.folder / 'joint.spm'))
+    folder, joint = run.folder / 'transformers', run.config.get('joint', True)
     model.save_pretrained(folder)
-    for side in ('source', 'target'): shutil.copy(run.folder / 'joint.spm', folder / f'{side}.spm')
-    write_json(folder / 'vocab.json', {pieces.id_to_piece(i): i for i in range(len(pieces))} | {'<pad>': len(pieces)})
+    for path, side, name in zip(spm_paths(run.folder, joint), ('source', 'target'), ('vocab.json', 'vocab.json' if joint else 'target_vocab.json')):
+        shutil.copy(path, folder / f'{side}.spm')
+        pieces = spm.SentencePieceProcessor(model_file=str(path))
+        write_json(folder / name, {pieces.id_to_piece(i): i for i in range(len(pieces))} | {'<pad>': len(pieces)})
     write_json(folder / 'tokenizer_config.json', dict(tokenizer_class='MarianTokenizer', source_lang=run.config['source_lang'], target_lang='en', model_max_length=512,
-                                                      eos_token='</s>', unk_token='<unk>', pad_token='<pad>'))
+                                                      separate_vocabs=not joint, eos_token='</s>', unk_token='<unk>', pad_token='<pad>'))
     return folder
 
 # %% ../../nbs/21_translate.training.ipynb #99b7cafa
@@ -447,6 +522,11 @@ def convert(
     "Convert a Marian model for CTranslate2."
     part = Path(out).with_name(f'.{Path(out).name}.part')
     TransformersConverter(str(folder), copy_files=['source.spm', 'target.spm']).convert(str(part), quantization=quantization, force=True)
+    if (target := Path(folder) / 'target_vocab.json').exists():  # the converter knows of one vocabulary only
+        for path, side in ((Path(folder) / 'vocab.json', 'source'), (target, 'target')):
+            ids = read_json(path)
+            write_json(part / f'{side}_vocabulary.json', sorted(ids, key=ids.get)[:-1])  # without the pad, as there
+        (part / 'shared_vocabulary.json').unlink()
     if Path(out).exists(): shutil.rmtree(out)
     part.rename(out)
     return Path(out)
@@ -458,7 +538,8 @@ def same_translations(
     beam_size:int=4,      # Beam of both searches
 ) -> pd.DataFrame:        # One row a sentence: `transformers`, `ctranslate2`, `same`
     "Translate with both engines in float32 and compare."
-    model, pieces = MarianMTModel.from_pretrained(folder).eval(), spm.SentencePieceProcessor(model_file=str(Path(folder) / 'source.spm'))
+    model = MarianMTModel.from_pretrained(folder).eval()
+    pieces, target = (spm.SentencePieceProcessor(model_file=str(Path(folder) / f'{side}.spm')) for side in ('source', 'target'))
     with tempfile.TemporaryDirectory() as tmp:
         engine = CTranslate2Engine(convert(folder, Path(tmp) / 'float32', 'float32'))
         ours = [hs[0].text for hs in engine.translate(sources, beam_size)]
@@ -466,7 +547,7 @@ def same_translations(
     for text in sources:
         ids = torch.tensor([pieces.encode(text, add_eos=True)])
         out = model.generate(ids, num_beams=beam_size, length_penalty=1., max_length=512, early_stopping=False, bad_words_ids=[[model.config.pad_token_id], [UNK]])
-        theirs.append(pieces.decode([i for i in out[0].tolist() if i not in (EOS, model.config.pad_token_id)]))
+        theirs.append(target.decode([i for i in out[0].tolist() if i not in (EOS, model.config.pad_token_id)]))
     return pd.DataFrame({'source': sources, 'transformers': theirs, 'ctranslate2': ours, 'same': [a == b for a, b in zip(theirs, ours)]})
 
 # %% ../../nbs/21_translate.training.ipynb #7e816f3f
