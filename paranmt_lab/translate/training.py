@@ -26,7 +26,7 @@ from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from transformers import MarianConfig, MarianMTModel
 
-from ..runs import Progress, Run, inverse_sqrt, linear_end, ranks
+from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
 from .engines import CTranslate2Engine, Translator
 
@@ -289,7 +289,7 @@ class Trainee:
         torch.manual_seed(config.seed)
         self.config, self.device = config, device
         self.step, self.epoch, self.at, self.share = 0, 0, 0, 1. # at: batches of this epoch that are done
-        self.best, self.waited = -1., 0 # best BLEU so far, and looks since
+        self.watch = EarlyStopping(config.patience, best=-1.) # of BLEU
         self.rank, self.world = ranks(device)
         self.model = build_model(config, vocabulary).to(device)
         self.weights = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
@@ -297,7 +297,7 @@ class Trainee:
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01, fused=True)
 
     @property
-    def done(self): return self.step >= self.config.steps or 0 < self.config.patience <= self.waited
+    def done(self): return self.step >= self.config.steps or self.config.patience > 0 and self.watch.over
 
 # %% ../../nbs/21_translate.training.ipynb #06c94837
 def half_precision(
@@ -374,7 +374,7 @@ def averaged(self:Trainee) -> MarianMTModel: # A copy of the model, ready for us
     return model.eval()
 
 # %% ../../nbs/21_translate.training.ipynb #40aaf1da
-COUNTERS = ('step', 'epoch', 'at', 'share', 'best', 'waited')
+COUNTERS = ('step', 'epoch', 'at', 'share')
 
 @patch
 def save(self:Trainee,
@@ -384,7 +384,7 @@ def save(self:Trainee,
     if self.rank: return
     tensors = {f'weight/{k}': v for k, v in self.weights.items()} | {f'mean/{k}': v for k, v in self.mean.items()}
     for k, p in self.weights.items(): tensors |= {f'adam/{k}/{name}': x for name, x in self.adam.state[p].items()}
-    run.save_checkpoint(tensors, {k: getattr(self, k) for k in COUNTERS})
+    run.save_checkpoint(tensors, {k: getattr(self, k) for k in COUNTERS} | dict(best=self.watch.best, waited=self.watch.waited))
 
 @patch
 @torch.no_grad()
@@ -398,7 +398,8 @@ def restore(self:Trainee,
         p.copy_(tensors[f'weight/{k}'])
         self.mean[k].copy_(tensors[f'mean/{k}'])
         self.adam.state[p] = {name: tensors[f'adam/{k}/{name}'].to(p.device) for name in ('step', 'exp_avg', 'exp_avg_sq')}
-    for k in COUNTERS: setattr(self, k, state.get(k, getattr(self, k)))
+    for k in COUNTERS: setattr(self, k, state[k])
+    self.watch = EarlyStopping(self.config.patience, state['best'], state['waited'])
 
 # %% ../../nbs/21_translate.training.ipynb #0fd898e8
 @torch.no_grad()
@@ -453,7 +454,7 @@ def train_nmt(
     t.save(run)
     if t.done and not rank:
         if not config.patience: save_model(run, t.averaged())
-        run.finish(steps=t.step, epochs=t.epoch, processes=world, best=t.best if config.patience else None, **facts)
+        run.finish(steps=t.step, epochs=t.epoch, processes=world, best=t.watch.best if config.patience else None, **facts)
     return run
 
 # %% ../../nbs/21_translate.training.ipynb #25667d53
@@ -472,13 +473,11 @@ def look(self:Trainee,
             target = spm.SentencePieceProcessor(model_file=str(spm_paths(run.folder, c.joint)[1]))
             bleu = dict(bleu=BLEU().corpus_score(greedy(model, dev, target, c.development), [texts]).score)
         run.log(self.step, held_out=held_out_loss(model, dev), **figures, **bleu)
-        if better := bool(bleu) and bleu['bleu'] > self.best: self.best = bleu['bleu']
-        self.waited = 0 if better else self.waited + 1
-        if better and c.patience: save_model(run, model)
+        if bleu and self.watch.better(bleu['bleu']) and c.patience: save_model(run, model)
     if self.world > 1:
-        told = torch.tensor([self.best, float(self.waited)], dtype=torch.float64, device=self.device)
+        told = torch.tensor([self.watch.best, float(self.watch.waited)], dtype=torch.float64, device=self.device)
         dist.broadcast(told, 0)
-        self.best, self.waited = told[0].item(), int(told[1])
+        self.watch.best, self.watch.waited = told[0].item(), int(told[1])
 
 # %% ../../nbs/21_translate.training.ipynb #56eaf618
 def _epoch(run, t, train, dev, progress):
