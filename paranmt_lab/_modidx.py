@@ -641,6 +641,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'paranmt_lab.charts.drift_lines': ('charts.html#drift_lines', 'paranmt_lab/charts.py'),
                                     'paranmt_lab.charts.embedding_map': ('charts.html#embedding_map', 'paranmt_lab/charts.py'),
                                     'paranmt_lab.charts.histogram': ('charts.html#histogram', 'paranmt_lab/charts.py'),
+                                    'paranmt_lab.charts.hypothesis_bars': ('charts.html#hypothesis_bars', 'paranmt_lab/charts.py'),
                                     'paranmt_lab.charts.luminance': ('charts.html#luminance', 'paranmt_lab/charts.py'),
                                     'paranmt_lab.charts.negative_cosines': ('charts.html#negative_cosines', 'paranmt_lab/charts.py'),
                                     'paranmt_lab.charts.negatives_by_epoch': ('charts.html#negatives_by_epoch', 'paranmt_lab/charts.py'),

@@ -6,8 +6,8 @@
 __all__ = ['OURS', 'PAPER', 'COLOURS', 'RAMP', 'GROUNDS', 'BIN_TIP', 'POINTS', 'ROLE', 'luminance', 'contrast', 'theme',
            'notebook_renderer', 'use_theme', 'histogram', 'range_bars', 'overlap_by_range', 'training_curve',
            'negative_cosines', 'cosines_by_epoch', 'negatives_by_epoch', 'pool_spread', 'sts_bars',
-           'agreement_intervals', 'confusion_square', 'drift_lines', 'curve_band', 'share_by_range', 'alt_name',
-           'embedding_map']
+           'agreement_intervals', 'confusion_square', 'drift_lines', 'curve_band', 'share_by_range', 'hypothesis_bars',
+           'alt_name', 'embedding_map']
 
 # %% ../nbs/60_charts.ipynb #850fd956
 import importlib.util
@@ -289,6 +289,18 @@ def share_by_range(
                                     tooltip=['range', 'source', *(alt.Tooltip(f'{c}:Q', format='.0%') for c in ('share', 'low', 'high'))])
     return alt.layer(base.mark_bar(opacity=0.35).encode(y=alt.Y('share:Q', title=title, axis=alt.Axis(format='%')), color=_by_source(shares)),
                      base.mark_rule(strokeWidth=3).encode(y='low:Q', y2='high:Q', color=_by_source(shares)))
+
+# %% ../nbs/60_charts.ipynb #91be99d9
+def hypothesis_bars(
+    hypotheses:pd.DataFrame, # A row a hypothesis: `rank`, `translation`, `translation_score`
+    most:int=12,             # Most bars, the best ones
+) -> alt.LayerChart:         # The chart
+    "How sure the model was of each hypothesis of a source."
+    best = hypotheses.head(most).assign(sure=lambda f: np.exp(f.translation_score))[['rank', 'translation', 'translation_score', 'sure']]
+    base = alt.Chart(best, height=alt.Step(24)).encode(y=alt.Y('rank:O', title=None))
+    return alt.layer(base.mark_bar(opacity=0.35, color=OURS).encode(x=alt.X('sure:Q', title='probability of a piece', axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1])),
+                         tooltip=['translation', alt.Tooltip('translation_score:Q', format='.3f'), alt.Tooltip('sure:Q', format='.1%')]),
+                     base.mark_text(align='left', dx=6, limit=520).encode(x=alt.datum(0), text='translation:N'))
 
 # %% ../nbs/60_charts.ipynb #c597aa79
 def alt_name(

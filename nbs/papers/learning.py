@@ -79,9 +79,9 @@ GROUPS = {
     'mega-lstm': [replace(PART, name=f'lstm-M{m}', model='LSTM', hidden=300, megabatch=m) for m in (40, 1, 20)],
     'blstm': [replace(PART, name='blstm', model='BLSTM', hidden=300, megabatch=1)],  # with 40 an LSTM of so few pairs takes all captions for one
     'large': [replace(PART, name=f'{model.lower()}-{dim}', model=model, hidden=dim // sides, join='concat', limit=limit, megabatch=1)  # what two cores have time for
-              for dim, limit in ((900, 20_000), (4096, 2_000)) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
+              for dim, limit in ((900, 20_000), (4096, 1_000)) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
     'small': [replace(PART, name=f'{model.lower()}-300-of-{limit}', model=model, hidden=300 // sides, join='concat', limit=limit, megabatch=1)  # 300 dimensions of the same few pairs
-              for limit in (20_000, 2_000) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
+              for limit in (20_000, 1_000) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
     'grown': [replace(PART, name=f'lstm-M{m}-grown', model='LSTM', hidden=300, megabatch=m, grow=1_500 // m) for m in (20, 40)],
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
