@@ -320,7 +320,10 @@ def gradient(self:Trainee,
     torch.manual_seed(hash((c.seed, self.step, self.rank)) % 2**63)
     self.model.train()
     self.adam.zero_grad(set_to_none=True)
-    batch = [x.to(self.device) for x in arrays.batch(rows[self.rank::self.world], self.model.config.pad_token_id)]
+    if not len(own := rows[self.rank::self.world]):  # a batch of one long pair, and somebody else has it
+        for p in self.weights.values(): p.grad = torch.zeros_like(p)
+        return torch.zeros(()), pieces
+    batch = [x.to(self.device) for x in arrays.batch(own, self.model.config.pad_token_id)]
     with half_precision(self.device, c.bf16):
         loss = translation_loss(self.model, *batch, c.label_smoothing)
     (loss / pieces).backward()
@@ -343,7 +346,7 @@ def agree(self:Trainee,
 @patch
 def update(self:Trainee,
     arrays:Arrays,      # Training pairs
-    rows:np.ndarray,    # Pairs of this batch, at least one a process
+    rows:np.ndarray,    # Pairs of this batch
     stop:bool=False,    # This process was asked to stop
 ) -> tuple[float, int, bool]: # Summed loss, target pieces, whether any process was asked to stop
     "One optimiser step of all processes."
@@ -484,7 +487,7 @@ def _epoch(run, t, train, dev, progress):
     "Steps until the epoch or the training ends (False), or somebody asks to stop (True)."
     c, total, pieces = t.config, 0., 0
     if not t.at: t.share = competence(t.step, c.short_first)
-    batches = [b for b in epoch_batches(train.lengths, train.weights, c.batch_tokens, (c.seed, t.epoch), t.share) if len(b) >= t.world]
+    batches = epoch_batches(train.lengths, train.weights, c.batch_tokens, (c.seed, t.epoch), t.share)
     for rows in batches[t.at:]:
         loss, n, stop = t.update(train, rows, progress.stopping)
         t.at, total, pieces = t.at + 1, total + loss, pieces + n
