@@ -26,7 +26,8 @@ from .selection import PAPER_RANGES, Selection, list_selections, range_table, re
 from .settings import Settings, find_model, settings
 from .terminal import command, show_note, show_table, span, values_of
 from .training.loop import TrainConfig, evaluate_run, train
-from .translate.driver import translate_corpus
+from .translate.driver import translate_corpus, workers_of
+from .translate.protocol import Decoding
 from .translate.training import NmtConfig, ship, train_nmt
 
 # %% ../nbs/70_cli.ipynb #50fd9991
@@ -82,19 +83,20 @@ def _typed(words, bitext, name):
     return f"{several} {shlex.join(words if words[:2] == ['translate', 'train'] else ['translate', 'train', bitext, name])}"
 
 # %% ../nbs/70_cli.ipynb #38a1ddfb
-@command(translate_app, 'run')
+@command(translate_app, 'run', Decoding)
 def translate_run(
     bitext:str, # Corpus with sources and references
     name:str, # Corpus of pairs to make, or to go on with
     *,
-    engine:str='ct2:marian-cs-en-tiny', # ct2:NAME of a model, or ct2:PATH
-    beam_size:int=12, # Hypotheses kept at each step of the search
-    n_best:int=1, # Hypotheses kept of each source
+    engine:str='ct2:marian-cs-en-tiny', # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub, perhaps with :float32, :float16 or :int8; hf:NAME; apertium:PAIR
     part_size:int=10_000, # Distinct sources translated between two writes
+    engine_workers:int=0, # Processes that translate; 0: one for each core, or one for a GPU
+    cluster:str='', # ray: spread over the nodes of a Ray cluster (RAY_ADDRESS); nothing: this machine
+    **options,
 ):
     "Back-translate a bitext into English-English pairs; killed or stopped, it goes on when given again."
-    s = settings()
-    pairs = translate_corpus(Corpus.open(bitext, s), name, engine, s, beam_size, n_best, part_size)
+    s = workers_of(settings(), engine_workers)
+    pairs = translate_corpus(Corpus.open(bitext, s), name, engine, s, Decoding(**options), part_size, cluster)
     facts = pairs.manifest('translate')
     if 'finished' not in facts: raise typer.Exit(130)
     show_table(pd.DataFrame([{k: facts[k] for k in ('sentences', 'sources', 'pairs', 'seconds', 'rate')}]), f'Corpus {name}')
@@ -106,11 +108,12 @@ def score_(
     measures:list[str]=None, # Of reference_length, translation_length, unigram_overlap, bigram_overlap, trigram_overlap, translation_score, paraphrase_score; all that can be computed if none is given
     *,
     encoder:str='paraphrase-scorer', # Encoder of the paraphrase score: a model, or a run
+    cluster:str='', # ray: spread over the nodes of a Ray cluster (RAY_ADDRESS); nothing: this machine
 ):
     "Compute measures of every pair, a column file each; what is there is not computed again."
     s = settings()
     needed = not measures or any(measure_of(m).needs_encoder for m in measures)
-    found = score(Corpus.open(corpus, s), measures or (), _encoder_folder(encoder, s) if needed else None, encoder, workers=s.workers)
+    found = score(Corpus.open(corpus, s), measures or (), _encoder_folder(encoder, s) if needed else None, encoder, workers=s.workers, cluster=cluster)
     show_table(found, f'Measures of {corpus}', digits=3)
 
 def _encoder_folder(name, s):
