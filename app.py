@@ -3,13 +3,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.pages import agreement, annotate, embedding_map, negatives, overview, score_ranges, sts_results, training
+from paranmt_lab.pages import agreement, annotate, back_translation, embedding_map, negatives, overview, score_ranges, sts_results, training
 from paranmt_lab.settings import settings
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
 def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
 st.navigation([
     st.Page(overview.page, title='Overview', icon=':material/dashboard:', url_path='overview', default=True),
+    st.Page(back_translation.page, title='Back-translation', icon=':material/translate:', url_path='back-translation'),
     st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
     rating(url_path='annotate'),
     st.Page(agreement.page, title='Agreement', icon=':material/handshake:', url_path='agreement'),

@@ -10,7 +10,7 @@ __all__ = ['OURS', 'PAPER', 'COLOURS', 'RAMP', 'GROUNDS', 'BIN_TIP', 'POINTS', '
            'alt_name', 'embedding_map']
 
 # %% ../nbs/60_charts.ipynb #850fd956
-import importlib.util
+import importlib.util, math
 
 import altair as alt
 import pandas as pd
@@ -296,7 +296,7 @@ def hypothesis_bars(
     most:int=12,             # Most bars, the best ones
 ) -> alt.LayerChart:         # The chart
     "How sure the model was of each hypothesis of a source."
-    best = hypotheses.head(most).assign(sure=lambda f: np.exp(f.translation_score))[['rank', 'translation', 'translation_score', 'sure']]
+    best = hypotheses.head(most).assign(sure=lambda f: f.translation_score.map(math.exp))[['rank', 'translation', 'translation_score', 'sure']]
     base = alt.Chart(best, height=alt.Step(24)).encode(y=alt.Y('rank:O', title=None))
     return alt.layer(base.mark_bar(opacity=0.35, color=OURS).encode(x=alt.X('sure:Q', title='probability of a piece', axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1])),
                          tooltip=['translation', alt.Tooltip('translation_score:Q', format='.3f'), alt.Tooltip('sure:Q', format='.1%')]),

@@ -7,7 +7,6 @@ __all__ = ['MEASURES', 'Measure', 'measure_of', 'stored_name', 'score_columns', 
 
 # %% ../nbs/37_registry.ipynb #05d34aef
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from .cluster import in_processes, in_ray
 from .corpus import PAIRS, Corpus
 from .encoders.sentence_encoder import SentenceEncoder
 from .filters.measures import Similarity, ngram_overlap, paraphrase_score, reference_length, tokens_of, translation_length
-from .runs import Progress, provenance, worker_pool
+from .runs import Progress, provenance
 from .settings import checksum, find_model, safe_name
 
 # %% ../nbs/37_registry.ipynb #96c954eb
@@ -151,17 +151,6 @@ def _worker(encoder):
 
 def _task(folder, shard, names): return score_shard(folder, shard, names, _encoder)
 
-# %% ../nbs/37_registry.ipynb #94b155b8
-def _in_processes(folder, tasks, encoder, workers, progress):
-    "Run tasks in processes, no more of them begun than there are processes."
-    tasks, running = iter(tasks), set()
-    with worker_pool(workers, _worker, encoder) as pool:
-        while True:
-            while len(running) < workers and not progress.stopping and (task := next(tasks, None)): running.add(pool.submit(_task, folder, *task))
-            if not running: return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for d in done: progress.advance(d.result())
-
 # %% ../nbs/37_registry.ipynb #edc45cd1
 def _here(folder, tasks, encoder, progress):
     "Run tasks in this process."
@@ -169,6 +158,15 @@ def _here(folder, tasks, encoder, progress):
     for shard, names in tasks:
         if progress.stopping: return
         progress.advance(score_shard(folder, shard, names, encoder))
+
+# %% ../nbs/37_registry.ipynb #f15bf5ef
+def _run(folder, tasks, encoder, workers, cluster, progress):
+    "Run tasks on a cluster, in processes, or here."
+    if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
+    arguments, stopping = [(folder, *task) for task in tasks], lambda: progress.stopping
+    if not cluster and (workers == 1 or len(tasks) < 2): _here(folder, tasks, encoder, progress)
+    else:
+        for n in in_ray(_worker, (encoder,), _task, arguments, stopping) if cluster else in_processes(workers, _worker, (encoder,), _task, arguments, stopping): progress.advance(n)
 
 # %% ../nbs/37_registry.ipynb #364dbe97
 def _stored_names(names, encoder, model):
@@ -183,6 +181,7 @@ def score(
     encoder:Similarity|str|Path|None=None, # Encoder for those that need one: an object, a model's name or its folder
     model:str='',                          # Short name of the encoder; empty takes its folder's
     workers:int=1,                         # Processes
+    cluster:str='',                        # `ray` spreads the shards over a cluster; nothing stays on this machine
     show:bool|None=None,                   # Draw a progress bar; None: on a terminal
 ) -> pd.DataFrame:                         # measure, pairs, no_value, low, high, mean, sd, for the measures that are complete
     "Compute what is missing of some measures, shard by shard; stop and go on at any time."
@@ -192,7 +191,6 @@ def score(
     for n in (files := [n for n in names if n not in PAIRS.names]): _begin(corpus, n, identity)
     tasks, sizes = _tasks(corpus, files), corpus.sizes
     with Progress(sum(sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder / 'cache', show=show) as progress:
-        if workers > 1 and len(tasks) > 1: _in_processes(corpus.folder, tasks, encoder, workers, progress)
-        else: _here(corpus.folder, tasks, encoder, progress)
+        _run(corpus.folder, tasks, encoder, workers, cluster, progress)
     rows = [_end(corpus, n) for n in names if n not in files or not corpus.missing(n)]
     return pd.DataFrame(rows, columns=['measure', 'pairs', 'no_value', 'low', 'high', 'mean', 'sd'])

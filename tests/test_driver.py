@@ -11,7 +11,7 @@ import pytest
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import read_json, settings
 from paranmt_lab.translate.driver import translate_corpus
-from paranmt_lab.translate.engines import Hypothesis
+from paranmt_lab.translate.protocol import Decoding, Hypothesis
 
 MODEL, BEAM, PART = 'ct2:marian-cs-en-tiny', 12, 12
 # The driver with two accidents to order: death just before the rename to DIE_BEFORE, and no file longer than LONGEST_FILE.
@@ -19,12 +19,14 @@ DRIVER = '''
 import os, resource, signal, sys
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.translate.driver import translate_corpus
+from paranmt_lab.translate.protocol import Decoding
 if die := os.environ.get('DIE_BEFORE'):
     rename = os.replace
     os.replace = lambda a, b: os.kill(os.getpid(), signal.SIGKILL) if str(b).endswith(die) else rename(a, b)
 if longest := os.environ.get('LONGEST_FILE'): resource.setrlimit(resource.RLIMIT_FSIZE, (int(longest), int(longest)))
+if longest: sys.excepthook = lambda kind, error, trace: print(f'{kind.__name__}: {error}', file=sys.stderr) # the limit holds for the log too
 bitext, name, engine, beam, part = sys.argv[1:]
-target = translate_corpus(Corpus.open(bitext), name, engine, beam_size=int(beam), n_best=int(beam), part_size=int(part))
+target = translate_corpus(Corpus.open(bitext), name, engine, decoding=Decoding(int(beam), int(beam)), part_size=int(part))
 sys.exit(0 if 'finished' in target.manifest('translate') else 130)
 '''
 
@@ -109,7 +111,7 @@ def check_rows(job):
     assert all(ranks == (list(range(1, BEAM + 1)) if source else [1]) for _, source, ranks in beams)
 
 
-def kill_ten_times(job, workers, moments):
+def kill_often(job, workers, moments):
     "Kill as soon as so many parts are whole, and a moment later; None: while sources are being numbered."
     chance, total = random.Random(0), -(-len(Corpus.open('talk', job.lab).frame(['source']).source.unique()) // job.part)
     for kill, moment in enumerate(moments):
@@ -128,12 +130,12 @@ def kill_ten_times(job, workers, moments):
     assert not job.shards() and job.whole() < total
 
 
-MOMENTS = (None, 0, 5, 15, 25, 35, 45, 55, 70, 80) # percent of the parts
+MOMENTS = (None, None, 0, 0, *range(5, 85, 5)) # twenty; percent of the parts
 
 
-def test_killed_ten_times_and_between_file_and_rename(lab, calm):
+def test_killed_twenty_times_and_between_file_and_rename(lab, calm):
     job = Job(lab, 'killed')
-    kill_ten_times(job, (1, 1, 2), MOMENTS)
+    kill_often(job, (1, 1, 2), MOMENTS)
     assert job.run(DIE_BEFORE='pairs/part-00002.parquet') == -signal.SIGKILL
     assert list(job.shards()) == ['part-00000.parquet', 'part-00001.parquet'] and [n for n in job.left_over() if n.startswith('.part-00002.parquet')]
     assert job.run() == 0, job.log()
@@ -149,7 +151,7 @@ def test_ctrl_c_stops_after_the_part_at_hand(lab, calm, workers, cli):
     job = Job(lab, f'stopped-{workers}', command=[sys.executable, '-m', 'paranmt_lab.cli', 'translate', 'run', 'talk', 'stopped-1', *map(str, options)] if cli else None)
     process = job.start(workers)
     job.until(process, lambda: job.working(process) and job.whole() >= 2)
-    with pytest.raises(RuntimeError, match='another process is working in'): translate_corpus(Corpus.open('talk', lab), job.name, MODEL, lab, BEAM, BEAM, PART)
+    with pytest.raises(RuntimeError, match='another process is working in'): translate_corpus(Corpus.open('talk', lab), job.name, MODEL, lab, Decoding(BEAM, BEAM), PART)
     os.killpg(process.pid, signal.SIGINT) # as a terminal does: to the driver and to all of its workers
     assert process.wait(120) == 130, job.log()
     assert 'Traceback' not in job.log() and not job.left_over()
@@ -164,11 +166,14 @@ def refuse_changes(lab, job):
     "Whatever decides the result must be as it was."
     bitext, before = Corpus.open('talk', lab), job.whole()
     for beam, best, part, named in ((4, 4, PART, 'beam_size: 12 there, 4 here'), (BEAM, 1, PART, 'n_best: 12 there, 1 here'), (BEAM, BEAM, 50, 'part_size: 12 there, 50 here')):
-        with pytest.raises(ValueError, match=named): translate_corpus(bitext, job.name, MODEL, lab, beam, best, part)
+        with pytest.raises(ValueError, match=named): translate_corpus(bitext, job.name, MODEL, lab, Decoding(beam, best), part)
     model = lab.workspace / 'other' / 'marian-cs-en-tiny'
     shutil.copytree(settings().shipped / 'models' / 'marian-cs-en-tiny', model)
     with (model / 'config.json').open('a') as f: f.write('\n')
-    with pytest.raises(ValueError, match=r'engine\.files\.config\.json: .* there, .* here'): translate_corpus(bitext, job.name, f'ct2:{model}', lab, BEAM, BEAM, PART)
+    with pytest.raises(ValueError, match=r'engine\.files\.config\.json: .* there, .* here'): translate_corpus(bitext, job.name, f'ct2:{model}', lab, Decoding(BEAM, BEAM), PART)
+    for decoding, named in ((Decoding(BEAM, BEAM, 'alternatives'), "method: None there, 'alternatives' here"), (Decoding(n_best=BEAM, method='sample'), "beam_size: 12 there, None here")):
+        with pytest.raises(ValueError, match=named): translate_corpus(bitext, job.name, MODEL, lab, decoding, PART)
+    with pytest.raises(ValueError, match="compute_type: 'int8_float32' there, 'float32' here"): translate_corpus(bitext, job.name, f'{MODEL}:float32', lab, Decoding(BEAM, BEAM), PART)
     assert job.whole() == before
 
 
@@ -204,8 +209,9 @@ def test_full_file_system(lab, calm, tmp_path):
 class Backwards:
     "An engine that needs no model."
     identity = {'engine': 'backwards'}
-    def translate(self, sources, beam_size=12, n_best=1):
-        return [[Hypothesis(f'{s[::-1]} {i}', -1. - i, len(s) + 1) for i in range(n_best)] for s in sources]
+    def translate(self, sources, decoding=Decoding(), advance=None):
+        if advance: advance(len(sources), sum(map(len, sources)), 0)
+        return [[Hypothesis(f'{s[::-1]} {i}', -1. - i, len(s) + 1) for i in range(decoding.n_best)] for s in sources]
 
 
 def damage(path, kind):
@@ -216,19 +222,64 @@ def damage(path, kind):
 
 
 @pytest.mark.parametrize('kind', ['cut', 'empty', 'text', 'zeroed'])
-def test_damaged_shard_is_named(tmp_path, kind):
+def test_damaged_shard_is_named_and_the_others_go_on(tmp_path, kind):
+    "And when it is restored, the same command takes it in."
     lab = make_lab(tmp_path, talk(['talk', 'news'], 200), 50)
-    path = lab.corpora / 'talk/pairs/part-00002.parquet'
+    again = lambda name, engine=Backwards(): translate_corpus(Corpus.open('talk', lab), name, engine, lab, Decoding(3, 3), 40)
+    calm, path = again('calm'), lab.corpora / 'talk/pairs/part-00002.parquet'
     whole = damage(path, kind)
-    with pytest.raises(ValueError, match='pairs/part-00002.parquet.*restore'): translate_corpus(Corpus.open('talk', lab), kind, Backwards(), lab, 3, 3, 40)
+    for _ in range(2):
+        with pytest.raises(ValueError, match='all but 1 of 4 shards are translated; damaged: .*pairs/part-00002.parquet.*restore'): again(kind)
+        half = Corpus.open(kind, lab)
+        assert [p.name for p in half.shards] == ['part-00000.parquet', 'part-00001.parquet', 'part-00003.parquet']
+        assert list(half.manifest('translate')['damaged']) == ['2'] and 'finished' not in half.manifest('translate')
+        assert read_json(half.folder / 'progress.json')['status'] == 'failed' and 'part-00002' in read_json(half.folder / 'progress.json')['error']
     path.write_bytes(whole)
-    assert translate_corpus(Corpus.open('talk', lab), 'restored', Backwards(), lab, 3, 3, 40).rows == 600
+    assert again(kind).checksums == calm.checksums and 'finished' in Corpus.open(kind, lab).manifest('translate')
+
+
+def test_damaged_shard_on_the_command_line(tmp_path):
+    lab = make_lab(tmp_path, talk(['talk'], 60), 20)
+    whole = damage(lab.corpora / 'talk/pairs/part-00001.parquet', 'zeroed')
+    job = Job(lab, 'pairs', command=[sys.executable, '-m', 'paranmt_lab.cli', *'translate run talk pairs --beam-size 2 --part-size 20 --engine-workers 2'.split()])
+    assert job.run() == 1 and 'part-00001.parquet' in job.log().replace('\n', '') and 'Traceback' not in job.log()
+    assert list(job.shards()) == ['part-00000.parquet', 'part-00002.parquet']
+    (lab.corpora / 'talk/pairs/part-00001.parquet').write_bytes(whole)
+    assert job.run() == 0 and len(job.shards()) == 3 and not job.left_over()
+
+
+def test_shard_damaged_on_the_way(tmp_path):
+    "Numbered and translated, and then unreadable."
+    lab = make_lab(tmp_path, talk(['talk'], 100), 50)
+    path = lab.corpora / 'talk/pairs/part-00000.parquet'
+    whole = path.read_bytes()
+    class Unlucky(Backwards):
+        def translate(self, *args):
+            damage(path, 'cut') if path.read_bytes() == whole else None
+            return super().translate(*args)
+    with pytest.raises(ValueError, match='all but 1 of 2 shards.*part-00000'): translate_corpus(Corpus.open('talk', lab), 'pairs', Unlucky(), lab, Decoding(3, 3), 200)
+    path.write_bytes(whole)
+    pairs = translate_corpus(Corpus.open('talk', lab), 'pairs', Backwards(), lab, Decoding(3, 3), 200)
+    assert pairs.checksums == translate_corpus(Corpus.open('talk', lab), 'calm', Backwards(), lab, Decoding(3, 3), 200).checksums
+
+
+def test_sampled_shards_are_the_same_after_a_kill(lab):
+    "Draws depend on the part alone: one worker or two, killed or not."
+    code = DRIVER.replace('Decoding(int(beam), int(beam))', "Decoding(n_best=3, method='sample', seed=7)")
+    calm, killed = (Job(lab, f'sampled-{name}', command=[sys.executable, '-c', code, 'talk', f'sampled-{name}', MODEL, '3', str(PART)]) for name in ('calm', 'killed'))
+    assert calm.run() == 0, calm.log()
+    process = killed.start(2)
+    killed.until(process, lambda: killed.whole() >= 3)
+    process.kill(); process.wait()
+    assert killed.run(2) == 0 and killed.shards() == calm.shards()
+    texts = Corpus.open('sampled-calm', lab).frame(['source', 'translation'])
+    assert texts.translation.nunique() > texts.source.nunique(), 'draws differ'
 
 
 def test_damaged_or_lost_cache(tmp_path):
     "A damaged part is named and done again once it is deleted; a lost cache costs time and nothing else."
     lab = make_lab(tmp_path, talk(['talk', 'news'], 200), 50)
-    again = lambda: translate_corpus(Corpus.open('talk', lab), 'pairs', Backwards(), lab, 3, 3, 40)
+    again = lambda: translate_corpus(Corpus.open('talk', lab), 'pairs', Backwards(), lab, Decoding(3, 3), 40)
     target = again()
     before, part = target.checksums, target.folder / 'cache/translate/translations/part-00003.parquet'
     damage(part, 'zeroed')
@@ -263,7 +314,7 @@ def test_soak(tmp_path, workers):
     command = lambda name: [sys.executable, '-m', 'paranmt_lab.cli', 'translate', 'run', 'talk', name, *f'--beam-size {BEAM} --n-best {BEAM} --part-size 25'.split()]
     whole, job = Job(lab, 'whole', 25, command('whole')), Job(lab, 'killed', 25, command('killed'))
     assert whole.run(workers) == 0
-    kill_ten_times(job, (workers,), (None, None, *range(0, 90, 4)))
+    kill_often(job, (workers,), (None, None, *range(0, 90, 4)))
     plain = Job(lab, 'killed', 25)
     for name in ('pairs/part-00000.parquet', 'pairs/part-00004.parquet', 'manifests/translate.json'):
         assert plain.run(DIE_BEFORE=name) == -signal.SIGKILL, name

@@ -28,7 +28,8 @@ from transformers import MarianConfig, MarianMTModel
 
 from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
-from .engines import CTranslate2Engine, Translator
+from .ct2 import CTranslate2Engine
+from .protocol import Decoding, Translator
 
 # %% ../../nbs/21_translate.training.ipynb #3bedd82d
 @dataclass(frozen=True)
@@ -544,7 +545,7 @@ def same_translations(
     pieces, target = (spm.SentencePieceProcessor(model_file=str(Path(folder) / f'{side}.spm')) for side in ('source', 'target'))
     with tempfile.TemporaryDirectory() as tmp:
         engine = CTranslate2Engine(convert(folder, Path(tmp) / 'float32', 'float32'))
-        ours = [hs[0].text for hs in engine.translate(sources, beam_size)]
+        ours = [hs[0].text for hs in engine.translate(sources, Decoding(beam_size))]
     theirs = []
     for text in sources:
         ids = torch.tensor([pieces.encode(text, add_eos=True)])
@@ -563,7 +564,7 @@ def bleu_by_domain(
     rows, metric = [], BLEU()
     for domain, part in held_out.groupby('corpus', sort=True):
         part = part.head(most)
-        found = [hs[0].text for hs in engine.translate(list(part.source), beam_size)]
+        found = [hs[0].text for hs in engine.translate(list(part.source), Decoding(beam_size))]
         rows.append((domain, len(part), round(metric.corpus_score(found, [list(part.reference)]).score, 1)))
     return pd.DataFrame(rows, columns=['corpus', 'pairs', 'bleu']).assign(signature=str(metric.get_signature()))
 
