@@ -51,7 +51,7 @@ def reworded(sentence: str, way: int) -> str:
 def back_translated(bitext: Corpus, s: Settings) -> Corpus:
     "Three renderings of each sentence; every ninth belongs to another sentence, as in a misaligned file."
     pairs = bitext.frame(['source', 'reference', 'corpus', 'segment'])
-    rows = [dict(source=p.source, reference=p.reference, corpus=p.corpus, segment=p.segment, source_lang='cs', system='rules', rank=way,
+    rows = [dict(source=p.source, reference=p.reference, corpus=p.corpus, segment=p.segment, source_lang='cs', system='rules', rank=way + 1,
                  translation=reworded(pairs.reference[(i + 300) % len(pairs)] if (i + way) % 9 == 0 else p.reference, way), log_probability=-(1. + way) * (2 + i % 5), translation_score=-(1. + way) / (2 + i % 5))
             for i, p in enumerate(pairs.itertuples()) for way in range(3)]
     corpus = Corpus.create('talk-reworded', s)

@@ -228,6 +228,32 @@ def test_stroke_over_the_histogram(page, workspace):
     page.shot('score-ranges-stroke')
 
 
+def test_back_translation(page, workspace):
+    "The list of a sentence by rank, words from the address, a live bar, and a sentence of one's own by the shipped model: typed, sent with the keys, and harmless."
+    from paranmt_lab.runs import Progress
+    page.open('back-translation', corpus='talk-reworded', words='prosím')
+    found = ask(workspace, "SELECT source, reference FROM {pairs} WHERE rank = 1 AND (contains(lower(source), 'prosím') OR contains(lower(reference), 'prosím'))")
+    assert len(found) and f'{len(found)} sentences' in page.text()
+    own = ask(workspace, 'SELECT rank, translation FROM {pairs} WHERE source = ? ORDER BY pair_id', found.source[0])
+    shown = page.saved('hypotheses_save')
+    assert shown.translation.tolist() == own.translation.tolist()[:len(shown)] and shown['rank'].tolist() == sorted(shown['rank'])
+    page.shot('back-translation')
+    page.tab.click('[role=tab]:has-text("A sentence of your own")')
+    box = page.tab.locator('.st-key-own_text textarea')
+    box.fill('Kde je ten pes?\n<img src=x onerror=alert(1)>')
+    box.press('Control+Enter')
+    page.tab.wait_for_selector('text=2 sentences in')
+    table = page.saved('own_table_save')
+    assert table.groupby('source', sort=False).size().tolist() == [4, 4] and 'dog' in table.translation[0]
+    assert not page.tab.query_selector('[data-testid=stMain] img')
+    page.shot('back-translation-own')
+    with Progress(1000, 'sentences', workspace / 'corpora/talk-reworded', every=0, show=False) as job:
+        job.advance(250, times_paper=3.4)
+        page.open('back-translation')
+        assert '250 of 1,000 sentences' in page.text() and '3.4 times the paper’s rate' in page.text()
+        page.shot('back-translation-live')
+
+
 def test_negatives(page, workspace):
     "The negatives on the page are the most similar sentences that were allowed, found here by comparing with all of them."
     from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
@@ -487,7 +513,7 @@ def test_hostile_text_is_inert(page, workspace):
 CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample', '.hidden', 'no-such-name', '![x](http://198.51.100.7/x.png)', '<b>x</b>', "x' OR 1=1 --", 'x' * 500]
 
 
-@pytest.mark.parametrize('path,key', [('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'), ('score-ranges', 'measure'), ('score-ranges', 'domain'),
+@pytest.mark.parametrize('path,key', [('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'), ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
                                       ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
@@ -502,7 +528,7 @@ def test_dark(browser, app):
     "The same pages on a dark ground, to look at."
     page = Page(browser, app)
     page.tab.emulate_media(color_scheme='dark')
-    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'negatives': dict(run='word-trigram-m20', probe=30), 'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
+    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'back-translation': {}, 'negatives': dict(run='word-trigram-m20', probe=30), 'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
         page.open(path.removesuffix('-recorded'), **address).shot(f'{path}-dark')
     ground = page.tab.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     assert sum(map(int, re.findall(r'\d+', ground)[:3])) < 150
@@ -512,7 +538,7 @@ def test_dark(browser, app):
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
-    for module in ('overview', 'score_ranges', 'training', 'negatives', 'embedding_map', 'sts_results'):
+    for module in ('overview', 'back_translation', 'score_ranges', 'training', 'negatives', 'embedding_map', 'sts_results'):
         script = f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] = {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()"
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')
         before = dict(os.environ)
