@@ -1,27 +1,27 @@
-"""What the driver costs on top of the bare engine, and how fast back-translation is beside the paper.
+"""How fast back-translation is: our driver against bare CTranslate2 and against Transformers, on the same sentences, the same model, the same machine, in turns.
 
-    python tests/benchmarks/translation.py [repetitions] [sentences of each domain] [model]     # 3, 300, marian-cs-en-tiny
+    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 300]
 
-The same sentences, cut into the same sorted batches, in turn by `ctranslate2.Translator.translate_batch` and nothing else, and by the driver: numbering, pieces, search,
-detokenising, parts, pairs, all of it on disk. One process of one thread, beam 12, best hypothesis, CPU seconds beside seconds, since other programs may be running.
+Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
+sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
+sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow). Each in a process of its own, one thread a process; median
+of the repetitions, CPU seconds beside seconds since other programs may be running; peak memory of the process, and of its workers. The driver's workers
+import what they need while the clock runs, some seconds each: with few sentences that is most of the overhead of two processes. With two processes the bare engine runs as two
+processes on halves of the batches.
 """
-import sys, tempfile, time
+import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpus import Corpus
-from paranmt_lab.settings import find_model, settings
-from paranmt_lab.translate.driver import PAPER_RATE, WINDOW, translate_corpus
-from paranmt_lab.translate.engines import CTranslate2Engine, cut_batches
-
-BEAM, DOMAINS = 12, ('newstest2017', 'tatoeba-test-v2021')
+DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
 
 
 def sentences(n):
     "Distinct Czech sentences with their references, and where they come from."
+    from paranmt_lab.settings import settings
     path = settings().resources / 'train' / 'bitext' / 'cs-en.parquet'
     if not path.exists():
         rows = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)
@@ -31,49 +31,108 @@ def sentences(n):
     return pd.concat(chosen, ignore_index=True), ' and '.join(DOMAINS)
 
 
-def prepared(engine, sources):
-    "Pieces in the driver's batches: windows of similar length, sorted within, cut by pieces."
-    order, batches = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i)), []
-    for a in range(0, len(order), WINDOW):
-        cut = sorted((engine.pieces(sources[i])[0] for i in order[a:a + WINDOW]), key=lambda pieces: -len(pieces))
-        batches += [cut[b] for b in cut_batches([len(pieces) for pieces in cut], engine.batch_tokens)]
-    return batches
-
-
-def bare(engine, batches):
-    for batch in batches:
-        engine.model.translate_batch(batch, beam_size=BEAM, return_scores=True, length_penalty=1, max_decoding_length=engine.limit(len(batch[0])), disable_unk=True)
-
-
-def driven(engine, rows):
-    lab = replace(settings(), workspace=Path(tempfile.mkdtemp()), workers=1)
-    bitext = Corpus.create('bitext', lab)
-    bitext.write_pairs(0, rows[['source', 'reference', 'corpus']].assign(source_lang='cs'))
+def bare(rows, o):
+    "Nothing but translate_batch, on batches that were cut before the clock starts."
+    from paranmt_lab.translate.ct2 import _options
+    from paranmt_lab.translate.engines import open_engine
+    from paranmt_lab.translate.protocol import Decoding, length_limit
+    engine = open_engine(f'ct2:{o.model}:{o.type}')
+    parts = [part for text in rows.source for part in engine.pieces.cut(text)[0]]
+    batches, options = engine._batches(parts)[1][o.share::o.shares], _options(Decoding(o.beam))
+    engine.model.translate_batch(batches[-1], **options)  # memory and caches warm
     start = clock()
-    translate_corpus(bitext, 'pairs', engine, lab, BEAM, 1, show=False)
+    for batch in batches: engine.model.translate_batch(batch, max_decoding_length=length_limit(len(batch[0]), 256), **options)
     return clock() - start
 
 
-def clock(): return np.array([time.perf_counter(), time.process_time()])
+def driver(rows, o):
+    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.settings import settings
+    from paranmt_lab.translate.driver import translate_corpus
+    from paranmt_lab.translate.engines import open_engine
+    from paranmt_lab.translate.protocol import Decoding
+    with tempfile.TemporaryDirectory() as folder:
+        lab = replace(settings(), workspace=Path(folder), workers=o.processes)
+        bitext = Corpus.create('bitext', lab)
+        bitext.write_pairs(0, rows[['source', 'reference', 'corpus']].assign(source_lang='cs'))
+        name = f'ct2:{o.model}:{o.type}'
+        engine = name if o.processes > 1 else open_engine(name)
+        if o.processes == 1: engine.translate(rows.source.tolist()[:20], Decoding(o.beam))
+        start = clock()
+        translate_corpus(bitext, 'pairs', engine, lab, Decoding(o.beam), -(-len(rows) // o.processes), show=False)
+        return clock() - start
 
 
-def main(repetitions=3, n=300, model='marian-cs-en-tiny'):
-    (rows, name), engine = sentences(int(n)), CTranslate2Engine(find_model(model), threads=1)
-    batches, found = prepared(engine, rows.source.tolist()), {'bare': [], 'driver': []}
-    print(f'{len(rows):,} sentences of {name}, {sum(map(len, sum(batches, []))):,} pieces; {model}, {engine.identity["compute_type"]}, beam {BEAM}')
-    bare(engine, batches[:1]) # memory and caches warm
-    for _ in range(int(repetitions)):
-        start = clock(); bare(engine, batches); found['bare'].append(clock() - start)
-        found['driver'].append(driven(engine, rows))
-    table = pd.DataFrame({f'{who}, {what}': pd.Series(np.array(times)[:, i]) for who, times in found.items() for i, what in enumerate(('seconds', 'CPU seconds'))}).T
-    table = pd.DataFrame({'median': table.median(axis=1), 'least': table.min(axis=1), 'most': table.max(axis=1)})
-    table['sentences/s'] = len(rows) / table['median']
-    table['x paper'] = table['sentences/s'] / PAPER_RATE
-    print(table.round(2).to_string())
-    over = np.array(found['driver']) / np.array(found['bare']) - 1
-    for i, what in enumerate(('seconds', 'CPU seconds')):
-        print(f'driver over bare, {what}: {np.median(over[:, i]):+.1%} (median of {len(over)} pairs, {over[:, i].min():+.1%} to {over[:, i].max():+.1%})')
-    print(f"the paper's rate: at most {PAPER_RATE:.2f} sentences a second and GPU")
+def transformers(rows, o):
+    import torch
+    from paranmt_lab.translate.engines import open_engine
+    from paranmt_lab.translate.protocol import Decoding, cut_batches, length_limit
+    torch.set_num_threads(1)
+    engine, decoding = open_engine(f'hf:{o.model}'), Decoding(o.beam)
+    parts = sorted((part for text in rows.source for part in engine.pieces.cut(text)[0]), key=len, reverse=True)
+    start = clock()
+    with torch.inference_mode():
+        for b in cut_batches([len(p) for p in parts], engine.batch_tokens):
+            ids, mask = engine._tensor(parts[b])
+            engine.model.generate(input_ids=ids, attention_mask=mask, generation_config=engine._settings(decoding, length_limit(len(parts[b][0]), 256)))
+    return clock() - start
 
 
-if __name__ == '__main__': main(*sys.argv[1:])
+def clock():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return np.array([time.perf_counter(), sum(u.ru_utime + u.ru_stime for u in used)])
+
+
+def alone(what, o, **more):
+    "One measurement in a process of its own: seconds, CPU seconds, sentences, MiB."
+    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers') for x in (f'--{k}', str(v)))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | dict(OMP_NUM_THREADS='1'))
+
+
+def result(*started):
+    found = [json.loads(p.communicate()[0].splitlines()[-1]) for p in started]
+    return [max(f[0] for f in found), sum(f[1] for f in found), found[0][2], sum(f[3] for f in found)]
+
+
+def work(o):
+    rows, _ = sentences(o.sentences // 2)
+    if o.worker == 'transformers': rows = rows.iloc[::max(1, len(rows) // o.transformers)]
+    took = dict(bare=bare, driver=driver, transformers=transformers)[o.worker](rows, o)
+    own, child = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) # the largest child
+    peak = own + (o.processes * child if o.processes > 1 and o.worker == 'driver' else 0)
+    print(json.dumps([*took.tolist(), len(rows), peak]))
+
+
+def main(o):
+    rows, where = sentences(o.sentences // 2)
+    print(f'{len(rows):,} sentences of {where}; {o.model}', flush=True)
+    table = []
+    for beam in o.beams:
+        slow = result(alone('transformers', o, beam=beam, type='float32', processes=1)) if o.transformers else None
+        for kind in o.types:
+            for n in o.processes:
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), result(alone('driver', o, beam=beam, type=kind, processes=n))) for _ in range(o.repeat)]
+                bares, drivers = (np.array([t[i] for t in times]) for i in (0, 1))
+                over = drivers[:, 1] / bares[:, 1] - 1
+                rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
+                table.append({'beam': beam, 'type': kind, 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': f'{np.median(over):+.1%}',
+                              'transformers sent./CPU-s': slow[2] / slow[1] if slow else None, 'x transformers': rate[1] * slow[1] / slow[2] if slow else None, 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
+                              'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3])})
+                print(pd.DataFrame(table[-1:]).round(2).to_string(index=False, header=len(table) == 1), flush=True)
+    print(pd.DataFrame(table).round(2).to_string(index=False))
+
+
+if __name__ == '__main__':
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--sentences', type=int, default=2000)
+    p.add_argument('--repeat', type=int, default=3)
+    p.add_argument('--beams', type=int, nargs='+', default=[1, 4, 12])
+    p.add_argument('--types', nargs='+', default=['int8', 'float32'])
+    p.add_argument('--model', default='marian-cs-en-tiny')
+    p.add_argument('--transformers', type=int, default=300, help='sentences for Transformers; 0 leaves it out')
+    p.add_argument('--worker', help=argparse.SUPPRESS)
+    for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
+    p.add_argument('--processes', type=int, nargs='+', default=[1, 2])
+    o = p.parse_args()
+    if o.worker: o.processes = o.processes[0]; work(o)
+    else: main(o)
