@@ -294,13 +294,12 @@ def share_by_range(
 def hypothesis_bars(
     hypotheses:pd.DataFrame, # A row a hypothesis: `rank`, `translation`, `translation_score`
     most:int=12,             # Most bars, the best ones
-) -> alt.LayerChart:         # The chart
+) -> alt.Chart:              # The chart
     "How sure the model was of each hypothesis of a source."
-    best = hypotheses.head(most).assign(sure=lambda f: f.translation_score.map(math.exp))[['rank', 'translation', 'translation_score', 'sure']]
-    base = alt.Chart(best, height=alt.Step(24)).encode(y=alt.Y('rank:O', title=None))
-    return alt.layer(base.mark_bar(opacity=0.35, color=OURS).encode(x=alt.X('sure:Q', title='probability of a piece', axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1])),
-                         tooltip=['translation', alt.Tooltip('translation_score:Q', format='.3f'), alt.Tooltip('sure:Q', format='.1%')]),
-                     base.mark_text(align='left', dx=6, limit=520).encode(x=alt.datum(0), text='translation:N'))
+    best = hypotheses.head(most).assign(sure=lambda f: f.translation_score.map(math.exp), label=lambda f: f['rank'].astype(str) + '. ' + f.translation.str.slice(0, 120))[['label', 'translation', 'translation_score', 'sure']]
+    return alt.Chart(best, height=alt.Step(22)).mark_bar(color=OURS).encode(
+        alt.X('sure:Q', title='probability of a piece', axis=alt.Axis(format='%', tickCount=5), scale=alt.Scale(domain=[0, 1])),
+        alt.Y('label:N', title=None, sort=None, axis=alt.Axis(labelLimit=420)), tooltip=['translation', alt.Tooltip('translation_score:Q', format='.3f'), alt.Tooltip('sure:Q', format='.1%')])
 
 # %% ../nbs/60_charts.ipynb #c597aa79
 def alt_name(

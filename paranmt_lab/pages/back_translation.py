@@ -100,7 +100,7 @@ def _own_sentence(s):
     if not names: return st.info('There is no translation model in this workspace. Train one: `paranmt translate train --help`', icon=':material/inbox:')
     with st.form('own'):
         text = st.text_area('Sentences, one a line', key='own_text', placeholder='Kde je ten pes?', height=100)
-        left, middle, right, go = st.columns([4, 2, 2, 2], vertical_alignment='bottom')
+        left, middle, right, go = st.columns([3, 2, 2, 3], vertical_alignment='bottom')
         name, beam = left.selectbox('Model', names, key='own_model'), middle.number_input('Beam', 1, 50, 12, key='own_beam')
         most = right.number_input('Hypotheses', 1, 50, 4, key='own_most')
         asked = go.form_submit_button('Translate', icon=':material/translate:', width='stretch', shortcut='ctrl+enter')
