@@ -24,6 +24,7 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import settings
 
+store.SILENCE = 0 # a test that somebody pauses is no client that fell silent; the one about silence sets its own
 START = datetime(2026, 3, 1, 9, tzinfo=timezone.utc)
 NOBODY = 65534
 GOLD = (Gold('The shop opens at nine.', 'The shop does not open at nine.', 1, 3, 'The opposite.'),)
@@ -542,6 +543,24 @@ def test_a_server_that_goes_away_and_comes_back(server):
     assert submit(log, 'talk', 'ann', item, 3, 3, 't').counted
     assert len(ratings(log, 'talk')) == 1
     with pytest.raises(Unreachable): EventLog('postgresql://ann:secret@127.0.0.1:1/x')
+
+
+def test_a_writer_that_falls_silent_keeps_nobody_waiting(server, monkeypatch):
+    log = EventLog(server.new())
+    monkeypatch.setattr(store, 'SILENCE', 1)
+    with pytest.raises(Unreachable, match='fell silent .* nothing was saved, send it again'), log.writing() as db:
+        store.note(db, START, 'x', 'ann', {})
+        time.sleep(2.5)
+        log.append('y', 'bob', {})                                                       # the lock is free again
+        store.note(db, START, 'x', 'ann', {})
+    with log.writing(silence=30) as db:
+        store.note(db, START, 'z', 'ann', {})
+        time.sleep(2.5)
+    with log.reading() as db:
+        seen = run(db, 'SELECT count(*) FROM events').scalar()
+        time.sleep(2.5)
+        assert run(db, 'SELECT count(*) FROM events').scalar() == seen == 2
+    assert log.events().kind.tolist() == ['y', 'z']
 
 
 def test_a_password_is_never_shown():

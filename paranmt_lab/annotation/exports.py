@@ -268,7 +268,7 @@ def import_answers(
     items, frame = _items(frame)
     held = frame[frame.state.isin(('rated', 'discarded')) & frame.gold.isna()].groupby('item').size()
     c = type(c)(**{k: getattr(c, k) for k in c.__dataclass_fields__} | dict(overlap=max(c.overlap, int(held.max()) if len(held) else 1)))
-    with log.writing() as db:
+    with log.writing(silence=3600) as db:
         now = log.now(db)
         insert_campaign(db, now, c, [_stored(r, c.name) for r in items.to_dict('records')], _strata(items), who)
         if events := list(_events(frame, c.name, stamp(now))): run(db, _EVENT, *events)

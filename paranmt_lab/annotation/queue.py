@@ -544,7 +544,7 @@ def rebuild(
 ):
     "Make the derived tables again, from the log."
     names = [campaign] if campaign else log.ask('SELECT DISTINCT campaign FROM items ORDER BY campaign').scalars().all()
-    with log.writing() as db:
+    with log.writing(silence=3600) as db:
         for name in names: rebuild_in(db, campaign_in(db, name))
 
 # %% ../../nbs/34_annotation.queue.ipynb #85f6440e
