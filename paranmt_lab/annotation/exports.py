@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .campaigns import TEXTS, Campaign, campaign_in, insert_campaign
@@ -63,18 +64,35 @@ def unguarded(
     return cell[1:] if _GUARDED.match(cell) else cell
 
 # %% ../../nbs/34_annotation.exports.ipynb #409a2ad7
-def _write_jsonl(table, path):
-    line = json.JSONEncoder(ensure_ascii=False).encode
+def _texts(column, say):
+    "A column as text, made once for each value in it."
+    coded = column.dictionary_encode('encode')
+    return pa.array(map(say, coded.dictionary.to_pylist()), pa.large_string()).take(coded.indices)
+
+def _write_rows(table, path, sayers, between, head=''):
+    "Rows as text: a function for each column says a value."
     with open(path, 'w', encoding='utf-8', newline='') as f:
-        for batch in table.to_batches(10_000): f.writelines(line(row) + '\n' for row in batch.to_pylist())
+        f.write(head)
+        for batch in table.to_batches(20_000):
+            f.writelines(pc.binary_join_element_wise(*map(_texts, batch.columns, sayers), pa.scalar(between, pa.large_string())).to_pylist())
+
+# %% ../../nbs/34_annotation.exports.ipynb #aae089e9
+def _write_jsonl(table, path):
+    say, last = json.JSONEncoder(ensure_ascii=False).encode, len(table.column_names) - 1
+    field = lambda k, name: lambda x: '{' * (k == 0) + f'{say(name)}: {say(x)}' + '}\n' * (k == last)
+    _write_rows(table, path, [field(k, name) for k, name in enumerate(table.column_names)], ', ')
 
 # %% ../../nbs/34_annotation.exports.ipynb #79853a58
+_QUOTED = re.compile('[,"\r\n]')
+
+def _cell(value):
+    "A cell of a CSV file."
+    text = '' if value is None else guarded(value) if isinstance(value, str) else str(value)
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
+
 def _write_csv(table, path):
-    text = [pa.types.is_string(field.type) for field in table.schema]
-    with open(path, 'w', encoding='utf-8', newline='') as f:
-        out = csv.writer(f, lineterminator='\n')
-        out.writerow(table.column_names)
-        for batch in table.to_batches(10_000): out.writerows(zip(*(map(guarded, c.to_pylist()) if t else c.to_pylist() for c, t in zip(batch.columns, text))))
+    names = table.column_names
+    _write_rows(table, path, [_cell] * (len(names) - 1) + [lambda x: _cell(x) + '\n'], ',', ','.join(names) + '\n')
 
 def _write_parquet(table, path): pq.write_table(table, path, compression='zstd')
 

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
 import sqlalchemy as sa
 from fastcore.basics import patch
 
@@ -177,7 +180,7 @@ def lost(self:_Turn):
         WHERE a.campaign = :c AND a.annotator = :a AND a.state = 'expired' AND (p.item IS NULL OR p."open" > 0) ORDER BY a.event DESC LIMIT 1""").scalar()
 
 # %% ../../nbs/34_annotation.queue.ipynb #e37fcdec
-_NEW = 'NOT EXISTS (SELECT 1 FROM assignments a WHERE a.campaign = {0}.campaign AND a.item = {0}.item AND a.annotator = :a)'
+_NEW = '{0}.item NOT IN (SELECT a.item FROM assignments a WHERE a.campaign = :c AND a.annotator = :a)'
 
 @patch
 def training(self:_Turn):
@@ -439,6 +442,15 @@ def _personal(ask):
     return states.get('rated', 0) + states.get('discarded', 0), new + lost + more + states.get('leased', 0), states.get('leased', 0)
 
 # %% ../../nbs/34_annotation.queue.ipynb #928054b0
+_SAID = pa.schema([(k, pa.string()) for k in ('said', 'state')] + [(f, pa.int64() if f in SCALES else pa.float64() if f == 'seconds' else pa.string()) for f in FACTS])
+
+def _payloads(texts):
+    "What payloads say about an assignment, as columns."
+    if not texts: return _SAID.empty_table()
+    asked = pj.ParseOptions(explicit_schema=_SAID, unexpected_field_behavior='ignore')
+    return pj.read_json(pa.BufferReader('\n'.join(texts).encode()), pj.ReadOptions(use_threads=False, block_size=1 << 24), asked)
+
+# %% ../../nbs/34_annotation.queue.ipynb #41703af6
 _KINDS = ', '.join(f"'{k}'" for k in (*STATES, 'undone', 'imported'))
 
 def standing(
@@ -450,11 +462,11 @@ def standing(
     last = lambda kinds: run(db, f'''SELECT e.item, e.annotator, e.kind, e.id, e.time, e.payload FROM events e JOIN (SELECT max(id) AS id FROM events
         WHERE campaign = :c AND kind IN ({kinds}) AND id <= :at GROUP BY item, annotator) l ON l.id = e.id''', c=campaign, at=at)
     said = {(r.item, r.annotator): json.loads(r.payload)['text'] or None for r in last("'commented'")}
-    rows = last(_KINDS).all()
-    payloads = json.loads(f"[{','.join(r.payload for r in rows)}]")          # one long list is read much faster than a million short ones
-    found = dict(item=[r.item for r in rows], annotator=[r.annotator for r in rows], state=[_state(r.kind, p) for r, p in zip(rows, payloads)], event=[r.id for r in rows],
-                 time=[p.get('said', r.time) for r, p in zip(rows, payloads)], **{f: [p.get(f) for p in payloads] for f in FACTS}, comment=[said.get((r.item, r.annotator)) for r in rows])
-    return pd.DataFrame(found).sort_values(['item', 'annotator'], ignore_index=True)
+    item, annotator, kind, event, time, payload = tuple(zip(*last(_KINDS).all())) or ((),) * 6
+    facts = _payloads(payload)
+    found = dict(item=item, annotator=annotator, state=pc.coalesce(facts['state'], pa.array(map(STATES.get, kind), pa.string())), event=event, time=pc.coalesce(facts['said'], pa.array(time, pa.string())),
+                 **{f: facts[f] for f in FACTS}, comment=pa.array(map(said.get, zip(item, annotator)), pa.string()))
+    return pa.table(found).to_pandas().sort_values(['item', 'annotator'], ignore_index=True)
 
 # %% ../../nbs/34_annotation.queue.ipynb #136fbc7d
 RATING = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'annotator', *SCALES, 'time', 'seconds']

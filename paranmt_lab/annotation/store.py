@@ -112,7 +112,7 @@ def _sqlite_engine(path):
     return engine
 
 # %% ../../nbs/34_annotation.store.ipynb #64e45f2b
-SERVER_OPTIONS = f'-c lock_timeout={PATIENCE}s -c synchronous_commit=on'
+SERVER_OPTIONS = f'-c lock_timeout={PATIENCE}s -c synchronous_commit=on -c work_mem=64MB'
 
 def _server_engine(url):
     try: return sa.create_engine(url, pool_pre_ping=True, max_overflow=20, connect_args={'options': SERVER_OPTIONS, 'connect_timeout': 10})
