@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['REASONS', 'STATES', 'HOLDING', 'ACTS', 'FACTS', 'SCALES', 'RATING', 'Task', 'Empty', 'Answer', 'Refused', 'person',
            'next_item', 'submit', 'revise', 'skip', 'discard', 'comment', 'undo', 'Standing', 'progress', 'standing',
-           'ratings', 'label_patterns', 'own_answers', 'rebuild_in', 'rebuild', 'derived_rows']
+           'ratings', 'label_patterns', 'own_answers', 'said_about', 'answers_by_person', 'on_lease', 'rebuild_in',
+           'rebuild', 'derived_rows']
 
 # %% ../../nbs/34_annotation.queue.ipynb #9e85a3df
 import json, statistics, unicodedata
@@ -23,7 +24,7 @@ import sqlalchemy as sa
 from fastcore.basics import patch
 
 from .campaigns import FLUENCIES, STRENGTHS, Campaign, campaign_in
-from .store import EventLog, moment, note, run, stamp, storable
+from .store import EventLog, frame_of, moment, note, run, stamp, storable
 
 # %% ../../nbs/34_annotation.queue.ipynb #5f0a838b
 @dataclass(frozen=True)
@@ -473,8 +474,8 @@ RATING = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'annotator', *SCA
 
 def _now(db, campaign):
     "The same as `standing` at the end of the log, from the derived table."
-    rows = run(db, f"SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated'", c=campaign).all()
-    return pd.DataFrame(list(map(tuple, rows)), columns=['item', 'annotator', 'state', 'time', *SCALES, 'seconds']).sort_values(['item', 'annotator'], ignore_index=True)
+    rows = run(db, "SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated'", c=campaign)
+    return frame_of(rows).sort_values(['item', 'annotator'], ignore_index=True)
 
 # %% ../../nbs/34_annotation.queue.ipynb #f8c3810b
 def ratings(
@@ -488,7 +489,7 @@ def ratings(
     with log.reading() as db:
         campaign_in(db, campaign)
         found = _now(db, campaign) if at is None else standing(db, campaign, moment(db, at))
-        items = pd.DataFrame(list(map(tuple, run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign))), columns=['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold'])
+        items = frame_of(run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign))
     found = found[found.state == 'rated'].merge(items, on='item')
     found = found[(gold | ~found.gold.astype(bool)) & (repeats | found.repeat_of.isna())]
     types = {k: 'Int64' for k in ('item', 'pair_id', 'repeat_of', *SCALES)} | dict(weight=float, seconds=float)
@@ -504,15 +505,42 @@ def label_patterns(
     return pd.DataFrame(sorted(map(tuple, rows)), columns=['stratum', 'scale', 'pattern', 'items'])
 
 # %% ../../nbs/34_annotation.queue.ipynb #21170920
+_SAYS = f"state, {', '.join(SCALES)}, reason, comment, time"
+
 def own_answers(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
     annotator:str,   # Who asks
 ) -> pd.DataFrame:   # item, state, strength, fluency, reason, comment, time: their own and nobody else's, the latest first
     "What a person has said in a campaign."
-    columns = ['item', 'state', *SCALES, 'reason', 'comment', 'time']
-    rows = log.ask(f"SELECT {', '.join(columns)} FROM assignments WHERE campaign = :c AND annotator = :a AND state IN ('rated', 'discarded', 'skipped', 'late') ORDER BY event DESC", c=campaign, a=person(annotator)).all()
-    return pd.DataFrame([tuple(r) for r in rows], columns=columns).astype({k: 'Int64' for k in SCALES})
+    rows = log.ask(f"SELECT item, {_SAYS} FROM assignments WHERE campaign = :c AND annotator = :a AND state IN ('rated', 'discarded', 'skipped', 'late') ORDER BY event DESC", c=campaign, a=person(annotator))
+    return frame_of(rows).astype({k: 'Int64' for k in SCALES})
+
+# %% ../../nbs/34_annotation.queue.ipynb #8b4fd34e
+def said_about(
+    log:EventLog,    # The database
+    campaign:str,    # Name of the campaign
+    item:int,        # Its number
+) -> pd.DataFrame:   # annotator, state, strength, fluency, reason, comment, time
+    "What people said about one item."
+    rows = log.ask(f"SELECT annotator, {_SAYS} FROM assignments WHERE campaign = :c AND item = :i AND state <> 'leased' ORDER BY annotator", c=campaign, i=item)
+    return frame_of(rows).astype({k: 'Int64' for k in SCALES})
+
+# %% ../../nbs/34_annotation.queue.ipynb #219ce02e
+def answers_by_person(
+    log:EventLog,   # The database
+    campaign:str,   # Name of the campaign
+) -> pd.DataFrame:  # annotator, and how many answers of each state
+    "Who has answered how much."
+    found = frame_of(log.ask("SELECT annotator, state, count(*) AS n FROM assignments WHERE campaign = :c AND state <> 'leased' GROUP BY annotator, state", c=campaign))
+    return found.pivot(index='annotator', columns='state', values='n').fillna(0).astype(int).rename_axis(None, axis=1).reset_index()
+
+def on_lease(
+    log:EventLog,   # The database
+    campaign:str,   # Name of the campaign
+) -> pd.DataFrame:  # annotator, item, since, until
+    "Who has which pair in hand just now."
+    return frame_of(log.ask("SELECT annotator, item, since, expires AS until FROM assignments WHERE campaign = :c AND state = 'leased' ORDER BY expires, item", c=campaign))
 
 # %% ../../nbs/34_annotation.queue.ipynb #b7909b1b
 def _derived(db, plan, at):

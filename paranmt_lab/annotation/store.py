@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['CAUSES', 'PATIENCE', 'PRAGMAS', 'SERVER_OPTIONS', 'LOCK', 'SILENCE', 'MIGRATIONS', 'EVENT', 'FALSE_NEGATIVE',
            'SENTENCES', 'sqlite_path', 'server_url', 'StoreError', 'Busy', 'Full', 'ReadOnly', 'Unreachable', 'Damaged',
-           'NewerSchema', 'EventLog', 'run', 'stamp', 'note', 'storable', 'moment', 'flag', 'false_negatives',
-           'flagged_pairs']
+           'NewerSchema', 'EventLog', 'run', 'frame_of', 'stamp', 'note', 'storable', 'moment', 'flag',
+           'false_negatives', 'flagged_pairs']
 
 # %% ../../nbs/34_annotation.store.ipynb #98ce7b73
 import json, os, random, sqlite3, threading, time
@@ -212,6 +212,13 @@ def ask(self:EventLog,
     "One question in a transaction of its own."
     with self.reading() as db: return run(db, sql, **values).freeze()()
 
+def frame_of(
+    rows:sa.Result, # Of `run` or `ask`
+) -> pd.DataFrame:  # A column for each that the query names
+    "Rows as a frame."
+    names = list(rows.keys())
+    return pd.DataFrame(list(map(tuple, rows.all())), columns=names)
+
 # %% ../../nbs/34_annotation.store.ipynb #bc89eed3
 _START = dict(
     sqlite=['CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, annotator TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL)',
@@ -350,8 +357,7 @@ def events(self:EventLog,
 ) -> pd.DataFrame:      # Columns `EVENT`, in the order in which they were said; `payload` as it was given
     "Read events back."
     only = {k: v for k, v in dict(kind=kind, campaign=campaign).items() if v is not None}
-    rows = self.ask(f"SELECT {', '.join(EVENT)} FROM events WHERE id > :after{''.join(f' AND {k} = :{k}' for k in only)} ORDER BY id", after=after, **only).all()
-    found = pd.DataFrame([tuple(r) for r in rows], columns=EVENT)
+    found = frame_of(self.ask(f"SELECT {', '.join(EVENT)} FROM events WHERE id > :after{''.join(f' AND {k} = :{k}' for k in only)} ORDER BY id", after=after, **only))
     return found.assign(payload=pd.Series([json.loads(p) for p in found.payload], dtype=object), item=found.item.astype('Int64'))
 
 # %% ../../nbs/34_annotation.store.ipynb #5e68332d
