@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from .adjudication import ADJUDICATED, HOW, decisions
 from .campaigns import TEXTS, Campaign, Gold, campaign_in, insert_campaign
 from .queue import REASONS, SCALES, person, rebuild_in, standing
 from .store import EventLog, moment, run, stamp, storable
@@ -26,7 +27,7 @@ from ..settings import atomic
 ANSWERS = pa.schema([('campaign', pa.string()), ('item', pa.int64()), ('pair_id', pa.int64()), ('stratum', pa.string()), ('weight', pa.float64()), ('repeat_of', pa.int64()), ('gold', pa.string()),
                      *((t, pa.string()) for t in TEXTS), ('annotator', pa.string()), ('state', pa.string()), ('strength', pa.int8()), ('fluency', pa.int8()),
                      ('reason', pa.string()), ('comment', pa.string()), ('time', pa.string()), ('seconds', pa.float64())])
-STATES = ('rated', 'discarded', 'skipped', 'late')
+STATES = ('rated', 'discarded', 'skipped', 'late', ADJUDICATED)
 
 # %% ../../nbs/34_annotation.exports.ipynb #bb026833
 _ITEM = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold']
@@ -39,8 +40,9 @@ def answers(
     "All answers as they stood at a moment."
     with log.reading() as db:
         campaign_in(db, campaign)
-        found = standing(db, campaign, moment(db, at))
+        found, decided = standing(db, campaign, moment(db, at)), decisions(db, campaign, moment(db, at))
         items = run(db, f"SELECT {', '.join(_ITEM)}, content FROM items WHERE campaign = :c ORDER BY item", c=campaign).all()
+    if len(decided): found = pd.concat([found, decided.rename(columns=dict(how='reason')).assign(state=ADJUDICATED)]).sort_values(['item', 'annotator'], kind='stable')
     found, place = found[found.state.isin(STATES)], {r.item: i for i, r in enumerate(items)}
     rows = pa.array([place[i] for i in found.item], pa.int64())
     texts = json.loads(f"[{','.join(r.content for r in items)}]")
@@ -115,9 +117,9 @@ configs:
 | `pair_id`, `reference`, `translation`, `source` | the pair, as it is in the corpus |
 | `stratum`, `weight` | the stratum it was drawn from, and how many of its pairs it stands for; 0 for repeated and gold items |
 | `repeat_of`, `gold` | the item that this one repeats; the right answer of an item to learn on |
-| `annotator`, `state` | who answered; `rated`, `discarded`, `skipped`, or `late` (after its places had been filled: does not count) |
+| `annotator`, `state` | who answered; `rated`, `discarded`, `skipped`, `late` (after its places had been filled: does not count), or `adjudicated` (a decision about the pair) |
 | `strength`, `fluency` | the marks, 1 to 3 |
-| `reason`, `comment`, `time`, `seconds` | why discarded; a remark; when (UTC); how long it took |
+| `reason`, `comment`, `time`, `seconds` | why discarded, or how decided; a remark; when (UTC); how long it took |
 
 | stratum | pairs in the corpus | drawn |
 |---|---|---|
@@ -227,8 +229,8 @@ def _checked(row, where):
     found['state'] = found['state'] or 'rated'
     problems = [(not found['annotator'], 'no annotator; every row needs one'), (not found['reference'] or not found['translation'], 'reference or translation is missing; both are needed'),
                 (found['state'] not in STATES, f"state {found['state']!r}: expected {', '.join(STATES)}"),
-                (found['state'] == 'rated' and found['strength'] is None and found['fluency'] is None, 'neither strength nor fluency; delete the row, or say in `state` what it is'),
-                (found['state'] == 'discarded' and found['reason'] not in REASONS, f"reason {found['reason']!r}: expected {', '.join(REASONS)}")]
+                (found['state'] in ('rated', ADJUDICATED) and found['strength'] is None and found['fluency'] is None, 'neither strength nor fluency; delete the row, or say in `state` what it is'),
+                *((found['state'] == state and found['reason'] not in known, f"reason {found['reason']!r}: expected {', '.join(known)}") for state, known in (('discarded', REASONS), (ADJUDICATED, HOW)))]
     for wrong, why in problems:
         if wrong: raise ValueError(f'{where}: {why}')
     return found | dict(annotator=person(found['annotator']), where=where)
@@ -270,7 +272,7 @@ def _items(frame):
     if (lacking := frame.item.isna()).any(): raise ValueError(f"{frame[lacking]['where'].iloc[0]}: no item; number all rows or none")
     same = ['item', *(c for c in _ITEM if c != 'item'), *TEXTS]
     items = frame[same].astype(object).where(frame[same].notna(), None).assign(where=frame['where']).drop_duplicates(same)
-    for what, twice in (('item {item} is another pair here than in a row before', items[items.item.duplicated()]), ('{annotator} has answered item {item} twice; give one row an item of its own, with `repeat_of`', frame[frame.duplicated(['item', 'annotator'])])):
+    for what, twice in (('item {item} is another pair here than in a row before', items[items.item.duplicated()]), ('{annotator} has answered item {item} twice; give one row an item of its own, with `repeat_of`', frame[frame.assign(decided=frame.state == ADJUDICATED).duplicated(['item', 'annotator', 'decided'])])):
         if len(twice): raise ValueError(f"{twice['where'].iloc[0]}: {what.format(**twice.iloc[0])}")
     return items.sort_values('item'), frame
 
@@ -282,11 +284,19 @@ def _stored(r, campaign):
 # %% ../../nbs/34_annotation.exports.ipynb #07e7b19e
 _EVENT = 'INSERT INTO events (time, annotator, kind, campaign, item, payload) VALUES (:time, :annotator, :kind, :campaign, :item, :payload)'
 
+def _decided(r, raters, now):
+    "Payload of a decision."
+    return dict(strength=r['strength'], fluency=r['fluency'], how=r['reason'], of=raters, said=r['time'] or now)
+
 def _events(frame, campaign, now):
     "Events of an import."
+    raters = frame[frame.state == 'rated'].groupby('item').annotator.agg(sorted).to_dict()
     for r in frame[ANSWERS.names].astype(object).where(frame[ANSWERS.names].notna(), None).to_dict('records'):
         payload = {k: r[k] for k in ('state', 'strength', 'fluency', 'reason', 'seconds') if r[k] is not None} | dict(said=r['time'] or now)
         event = dict(time=now, annotator=r['annotator'], campaign=campaign, item=int(r['item']))
+        if r['state'] == ADJUDICATED:
+            yield event | dict(kind=ADJUDICATED, payload=json.dumps(_decided(r, raters.get(r['item'], []), now), sort_keys=True))
+            continue
         yield event | dict(kind='imported', payload=json.dumps(payload, sort_keys=True))
         if r['comment']: yield event | dict(kind='commented', payload=json.dumps(dict(text=r['comment'])))
 
