@@ -9,6 +9,7 @@ __all__ = ['OFFERED', 'EVERYBODY', 'KINDS', 'VIEWS', 'stratum_weights', 'last_ev
 # %% ../../nbs/62_pages.agreement.ipynb #65aef96b
 import tempfile
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from ..charts import agreement_intervals, confusion_square, curve_band, drift_li
 from ..corpus import Corpus
 from .access import log_or_stop, open_log, signed_in
 from .card import seat, show_card
-from .parts import choose, columns_of, draw, escaped, legible, nothing_yet, open_corpus, pair_table, source_line, stop_with
+from .parts import choose, columns_of, draw, escaped, legible, nothing_yet, open_corpus, pair_table, soon, source_line, stop_with
 from ..rating import Chair, dispute_data
 from ..runs import duration
 from ..selection import PAPER_RANGES, range_table
@@ -52,21 +53,23 @@ def last_event(
     "The campaign's last event."
     with log.reading() as db: return moment(db, None, campaign)
 
-@st.cache_data(max_entries=8, show_spinner=False)
+@lru_cache(maxsize=2)
 def _ratings(url, campaign, event): return ratings(open_log(url), campaign, repeats=True).assign(time=lambda f: pd.to_datetime(f.time, utc=True, format='ISO8601'))
 
-@st.cache_data(max_entries=32, show_spinner='Resampling the items for the intervals')
-def _table(url, campaign, event, names):
-    log = open_log(url)
-    return agreement_table(label_patterns(log, campaign), names, stratum_weights(log, campaign))
-
-@st.cache_data(max_entries=32, show_spinner='Resampling the items for the intervals')
-def _pairs(url, campaign, event, scale, names): return by_pair(_own(url, campaign, event), scale, names)
-
+@lru_cache(maxsize=2)
 def _own(url, campaign, event):
     "Ratings without those of repeated items."
     found = _ratings(url, campaign, event)
     return found[found.repeat_of.isna()]
+
+# %% ../../nbs/62_pages.agreement.ipynb #9a6a30e4
+def _table(url, campaign, event, names, resamples=1000):
+    "Coefficients by stratum, from the counts of patterns."
+    log = open_log(url)
+    return agreement_table(label_patterns(log, campaign), names, stratum_weights(log, campaign), resamples=resamples)
+
+def _pairs(url, campaign, event, scale, names): return by_pair(_own(url, campaign, event), scale, names)
+def _read(url, campaign, event): return len(_own(url, campaign, event)) # so that they are there when they are asked for
 
 # %% ../../nbs/62_pages.agreement.ipynb #6fba3def
 def _progress(log, campaign):
@@ -101,14 +104,16 @@ OFFERED = ('percent', 'alpha ordinal', 'AC2')
 def _agreement(url, log, campaign, event, scale):
     "Coefficients by stratum and by pair of people."
     names = tuple(st.multiselect('Coefficients', list(COEFFICIENTS), list(OFFERED), key='coefficients', bind='query-params')) or OFFERED
-    table = _table(url, campaign, event, names).query('scale == @scale', local_dict=dict(scale=scale))
+    full = soon(_table, url, campaign, event, names, what='Resampling the items for the intervals')
+    table = (_table(url, campaign, event, names, 0) if full is None else full).query('scale == @scale', local_dict=dict(scale=scale))
     if not len(table): return st.info('Nobody has rated anything yet.', icon=':material/hourglass:')
     if table.value.notna().any():
-        with st.container(key='intervals'): draw(agreement_intervals(table.dropna(subset='value')))
+        with st.container(key='intervals'): draw(agreement_intervals(table.dropna(subset='value').assign(**{c: lambda f, c=c: f[c].fillna(f.value) for c in ('low', 'high')})))
     st.dataframe(as_shown(table, ['stratum']), key='by_stratum', hide_index=True)
     st.caption('Intervals of 95 % by 1,000 resamples of the items. ' + ('*all* weighs each stratum by the pairs of the corpus that it stands for.' if stratum_weights(log, campaign) else '*all* counts every item the same, since a stratum has no weight.'))
     st.markdown('#### Each two people')
-    two = _pairs(url, campaign, event, scale, ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal'))
+    two = soon(_pairs, url, campaign, event, scale, ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal'), what='Comparing each two people')
+    if two is None: return
     if not len(two): return st.caption('No two people have rated the same item yet.')
     st.dataframe(_shown(as_shown(two, ['first', 'second'])), key='by_two', hide_index=True)
 
@@ -117,6 +122,7 @@ EVERYBODY = 'everybody'
 
 def _raters(url, campaign, event, scale):
     "Who confuses what, and who drifts."
+    if soon(_read, url, campaign, event, what='Reading the ratings') is None: return
     own, left, right = _own(url, campaign, event), *st.columns(2, gap='large')
     names = sorted(own.annotator.unique())
     if len(names) < 2: return st.info('One person alone agrees with everybody. A second one is needed here.', icon=':material/group:')
@@ -156,9 +162,12 @@ def disputed_items(
     return found.drop(columns=['mean', 'variance']).join(made, on='item').join(texts, on='item')
 
 # %% ../../nbs/62_pages.agreement.ipynb #2552b7bd
+def _disputes(url, campaign, event, scale): return disputed_items(open_log(url), campaign, _own(url, campaign, event), scale)
+
 def _disputed(url, log, campaign, event, scale):
     "A table of items, and all about the one that is chosen."
-    found = disputed_items(log, campaign, _own(url, campaign, event), scale)
+    found = soon(_disputes, url, campaign, event, scale, what='Comparing the marks of each item')
+    if found is None: return
     if not len(found): return st.info('Nothing is in dispute on this scale.', icon=':material/handshake:')
     widths = columns_of(found) | {'labels': st.column_config.TextColumn(width='medium')}
     with st.container(key='disputed_box'): picked = st.dataframe(_shown(found), key='disputed', hide_index=True, column_config=widths, placeholder='', on_select='rerun', selection_mode='single-row')
@@ -210,15 +219,16 @@ def shares(
     return pd.concat([ours, pd.DataFrame(dict(range=PAPER_3_LABELS['range'], share=PAPER_3_LABELS[f'{scale}_3'] / n, low=low, high=high, source='paranmt.3'))], ignore_index=True)
 
 # %% ../../nbs/62_pages.agreement.ipynb #633d7498
-@st.cache_data(max_entries=8, show_spinner='Counting')
-def _third(url, campaign, event, _s):
+def _third(url, campaign, event):
+    "Table 3, and how many items have a decision."
     log, plan = open_log(url), read_campaign(open_log(url), campaign)
     labels = labels_of(log, [campaign])
-    return table3(labels, strata_sizes(log, plan, _s)), int((labels.adjudicated != '').sum())
+    return table3(labels, strata_sizes(log, plan, settings())), int((labels.adjudicated != '').sum())
 
-def _table3(url, log, plan, event, scale, s):
+def _table3(url, plan, event, scale):
     "Table 3 of this campaign."
-    table, decided = _third(url, plan.name, event, s)
+    if (found := soon(_third, url, plan.name, event)) is None: return
+    table, decided = found
     if not table.n.sum(): return st.info('Nobody has rated anything yet.', icon=':material/hourglass:')
     whole = strong_pairs(table, scale)
     paper = plan.ranges == PAPER_RANGES and plan.measure.startswith('paraphrase_score') and not plan.quantiles
@@ -239,7 +249,6 @@ def known_pairs(
     return asked.merge(labels_of(log, names)[['pair_id', 'strength']].dropna().drop_duplicates('pair_id', keep='last'), on='pair_id', how='left')
 
 # %% ../../nbs/62_pages.agreement.ipynb #1a696aa1
-@st.cache_data(max_entries=8, show_spinner='Fitting the curve and its band')
 def _curve(url, names, events, folder, measure, kind):
     "The curve, the rated pairs on it, and the pairs to rate next."
     corpus, known = open_corpus(folder), known_pairs(open_log(url), list(names))
@@ -256,6 +265,11 @@ def _add(url, plan, names, folder, measure, found, bins, who):
     try: st.session_state['added'] = follow_up(open_log(url), plan, list_campaigns(open_log(url)).campaign.tolist(), open_corpus(folder), measure, found, who)
     except (OSError, ValueError) as e: st.session_state['not_added'] = str(e)
 
+def _added(log):
+    "What became of the click, said until the next curve is there."
+    if done := st.session_state.get('added'): st.success(f'**{escaped(done)}** has {campaign_items(log, done).repeat_of.isna().sum():,} pairs: choose it on the page Annotate.', icon=':material/check:')
+    if problem := st.session_state.get('not_added'): st.error(escaped(problem), icon=':material/block:')
+
 def _next(url, log, plan, s, who):
     "The curve, and one click for fifty more."
     folder = s.corpora / plan.corpus
@@ -265,13 +279,15 @@ def _next(url, log, plan, s, who):
     names = family(plan.name, list_campaigns(log).campaign.tolist())
     measure = choose('Measure', measures, 'measure', 'measure')
     kind = st.sidebar.segmented_control('Fit', list(FITS), default='isotonic', key='fit', bind='query-params', required=True)
-    curve, rated, found, bins = _curve(url, tuple(names), tuple(last_event(log, n) for n in names), str(folder), measure, kind)
+    _added(log)
+    fitted = soon(_curve, url, tuple(names), tuple(last_event(log, n) for n in names), str(folder), measure, kind, what='Fitting the curve and its band')
+    if fitted is None: return
+    for told in ('added', 'not_added'): st.session_state.pop(told, None)
+    curve, rated, found, bins = fitted
     if curve is None: st.info('No pair has a label yet: the proposal is a sample in the proportions of the corpus.', icon=':material/hourglass:')
     else:
         with st.container(key='curve'): draw(curve_band(curve, measure, rated).properties(height=320))
     st.caption(f"{len(rated):,} labelled pairs of {', '.join(map(escaped, names))}. The band is of 95 %; the ticks are pairs, above strong ones and below others.")
-    if done := st.session_state.pop('added', None): st.success(f'**{escaped(done)}** has {campaign_items(log, done).repeat_of.isna().sum():,} pairs: choose it on the page Annotate.', icon=':material/check:')
-    if problem := st.session_state.pop('not_added', None): st.error(escaped(problem), icon=':material/block:')
     st.button(f'Add {len(found):,} pairs as a new campaign', key='add', icon=':material/add:', type='primary', disabled=not len(found) or not who, on_click=_add, args=(url, plan, names, str(folder), measure, found, bins, who))
     st.dataframe(bins[bins['add'] > 0], key='plan', hide_index=True)
     st.caption('Where they lie: pairs of the corpus in each bin, how many are rated, the curve there with its band, and how many to add.')
@@ -304,7 +320,7 @@ def _view(url, log, plan, s, who, view, scale, event):
     if view == 'raters': _raters(url, plan.name, event, scale)
     if view == 'in dispute': _disputed(url, log, plan.name, event, scale)
     if view == 'decide': _decide(url, plan.name, who, plan.guidelines)
-    if view == 'table 3': _table3(url, log, plan, event, scale, s)
+    if view == 'table 3': _table3(url, plan, event, scale)
     if view == 'next pairs': _next(url, log, plan, s, who)
 
 def page():
