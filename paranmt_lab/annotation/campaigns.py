@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GUIDELINES', 'STRENGTHS', 'FLUENCIES', 'SEED', 'CREATED', 'TEXTS', 'ITEM', 'Gold', 'Campaign', 'paper_campaign',
            'strata', 'rank_differences', 'draw', 'keep_campaign', 'CampaignThere', 'insert_campaign', 'campaign_in',
-           'read_campaign', 'create_campaign', 'campaign_items', 'campaign_strata', 'list_campaigns']
+           'read_campaign', 'create_campaign', 'campaign_items', 'item_texts', 'campaign_strata', 'list_campaigns']
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #2d42b523
 import json
@@ -330,6 +330,17 @@ def campaign_items(
     rows = log.ask('SELECT item, pair_id, stratum, weight, gold, repeat_of, content FROM items WHERE campaign = :c ORDER BY item', c=name).all()
     found = pd.DataFrame([tuple(r[:6]) + tuple(json.loads(r[6]).get(k) for k in TEXTS) for r in rows], columns=ITEM)
     return found.astype({'pair_id': 'Int64', 'repeat_of': 'Int64', **{k: 'str' for k in ('stratum', 'gold', *TEXTS)}})
+
+# %% ../../nbs/34_annotation.campaigns.ipynb #bb4be41b
+def item_texts(
+    log:EventLog,   # The database
+    campaign:str,   # Name of a campaign
+    item:int,       # Number of an item of it
+) -> dict:          # reference, translation and source, each text or None
+    "The texts of one item."
+    found = log.ask('SELECT content FROM items WHERE campaign = :c AND item = :i', c=campaign, i=int(item)).scalar()
+    if found is None: raise ValueError(f'{campaign!r} has no item {item}')
+    return dict.fromkeys(TEXTS) | json.loads(found)
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #8912713f
 def campaign_strata(

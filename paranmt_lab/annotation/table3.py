@@ -124,4 +124,4 @@ def paper_table(
     overlap = pd.Series(ngram_overlap(items.reference.tolist(), items.translation.tolist()), dtype=float).groupby(items.stratum.to_numpy()).agg(['mean', lambda x: x.std(ddof=0)])
     strata = campaign_strata(log, campaign)
     ranges = pd.DataFrame({'range': strata.stratum, 'pairs': strata.pairs, 'overlap': strata.stratum.map(overlap.iloc[:, 0]), 'sd': strata.stratum.map(overlap.iloc[:, 1])})
-    return table3(labels_of(log, [campaign], at), ranges)
+    return table3(labels_of(log, [campaign], at), ranges if len(ranges) else None) # a campaign that was not drawn has no strata
