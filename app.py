@@ -3,12 +3,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.pages import agreement, annotate, back_translation, embedding_map, negatives, overview, score_ranges, sts_results, training
+from paranmt_lab.pages import access, agreement, annotate, back_translation, embedding_map, negatives, overview, score_ranges, sts_results, training
 from paranmt_lab.settings import settings
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
 def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
-st.navigation([
+page = st.navigation([
     st.Page(overview.page, title='Overview', icon=':material/dashboard:', url_path='overview', default=True),
     st.Page(back_translation.page, title='Back-translation', icon=':material/translate:', url_path='back-translation'),
     st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
@@ -18,4 +18,6 @@ st.navigation([
     st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
     st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
     st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
-] if annotate.researcher(settings()) else [rating(default=True), rating(url_path='annotate', visibility='hidden')]).run() # the second for the link of a campaign
+] if access.researcher(settings()) else [rating(default=True), rating(url_path='annotate', visibility='hidden')]) # the second for the link of a campaign
+access.show_account()
+page.run()

@@ -250,7 +250,7 @@ def confusion_square(
     cells = pd.DataFrame([dict(one=str(a), another=str(b), items=int(n), share=n / max(row.sum(), 1)) for a, row in confusion.iterrows() for b, n in row.items()])
     base = alt.Chart(cells, width=alt.Step(56), height=alt.Step(40)).encode(
         x=alt.X('another:N', title=another, axis=alt.Axis(orient='top', labelAngle=0)), y=alt.Y('one:N', title=one), tooltip=['one', 'another', alt.Tooltip('items:Q', format=','), alt.Tooltip('share:Q', format='.0%')])
-    return alt.layer(base.mark_rect().encode(color=alt.Color('share:Q', scale=alt.Scale(range=list(RAMP), domain=[0, 1]), legend=_legend(title='share of row', orient='right', format='%'))),
+    return alt.layer(base.mark_rect().encode(color=alt.Color('share:Q', scale=alt.Scale(range=list(RAMP), domain=[0, 1]), legend=_legend(title='share of row', orient='bottom', format='%', gradientLength=150))),
                      base.mark_text(fontSize=13, fontWeight='bold').encode(text=alt.Text('items:Q', format=','), color=alt.condition('datum.share > 0.45', alt.value('#191919'), alt.value('#ffffff'))))
 
 # %% ../nbs/60_charts.ipynb #aa5a6c0e

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from uuid import uuid4
 
-from .annotation.adjudication import adjudicate, adjudicated, disputes
-from .annotation.queue import REASONS, Answer, Empty, Refused, Standing, Task, comment, discard, next_item, own_answers, progress, skip, submit, undo
+from .annotation.adjudication import adjudicate, adjudicated, in_dispute
+from .annotation.campaigns import item_texts
+from .annotation.queue import REASONS, Answer, Empty, Refused, Standing, Task, comment, discard, next_item, progress, skip, submit, undo
 from .annotation.store import EventLog
 
 # %% ../nbs/61_rating.ipynb #b1b418ca
@@ -124,14 +125,13 @@ def dispute_data(
     chair:Chair, # Somebody's place
 ) -> dict:       # What the card shows, as JSON can hold it
     "The pair in dispute that is in hand, without anybody's marks."
-    own = own_answers(chair.log, chair.campaign, chair.annotator)
-    waiting = disputes(chair.log, chair.campaign).query('item not in @rated', local_dict=dict(rated=own.item[own.state == 'rated'])).sort_values('item')
+    waiting = in_dispute(chair.log, chair.campaign, but=chair.annotator)['item']
     told = dict(token=chair.token, said=chair.said, can=['rate', 'skip'], standing=dict(done=len(adjudicated(chair.log, chair.campaign)), left=len(waiting), pace=None, time_left=None))
-    waiting = waiting[~waiting.item.isin(chair.passed)]
-    if not len(waiting): return told | dict(empty=dict(message='Nothing is left for you to decide.'))
-    now = waiting.iloc[0]
-    reference, translation = differences(now.reference, now.translation)
-    return told | dict(item=int(now['item']), reference=reference, translation=translation, source=now.source if isinstance(now.source, str) else None, training=False, comment='')
+    left = [int(i) for i in waiting if i not in chair.passed]
+    if not left: return told | dict(empty=dict(message='Nothing is left for you to decide.'))
+    text = item_texts(chair.log, chair.campaign, left[0])
+    reference, translation = differences(text['reference'], text['translation'])
+    return told | dict(item=left[0], reference=reference, translation=translation, source=text.get('source'), training=False, comment='')
 
 # %% ../nbs/61_rating.ipynb #f724e8fa
 SCRIPT = r"""

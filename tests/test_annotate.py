@@ -533,6 +533,9 @@ def test_a_researcher_reaches_every_page(signed_in, guarded):
     ada.open('team')
     links = {a.get_attribute('href').rsplit('/', 1)[-1] for a in ada.tab.query_selector_all('[data-testid=stSidebarNavLink]')}
     assert {'annotate', 'training', 'sts-results'} <= links and 'New campaign' in ada.tab.inner_text('[data-testid=stMain]')
+    for path in PAGES:                                                # and leaves from each
+        ada.tab.goto(f'{guarded[0]}/{path}')
+        ada.tab.locator('[data-testid=stSidebar]').get_by_role('button', name='Sign out').wait_for()
     liar = signed_in(sub='9', email='Ada@example.org', email_verified=False)
     liar.open('team')
     assert 'Ada@example.org' not in liar.tab.inner_text('[data-testid=stSidebar]') and 'New campaign' not in liar.tab.inner_text('[data-testid=stMain]')

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['GUIDELINES', 'STRENGTHS', 'FLUENCIES', 'SEED', 'CREATED', 'TEXTS', 'ITEM', 'Gold', 'Campaign', 'paper_campaign',
-           'strata', 'rank_differences', 'draw', 'keep_campaign', 'insert_campaign', 'campaign_in', 'read_campaign',
-           'create_campaign', 'campaign_items', 'campaign_strata', 'list_campaigns']
+           'strata', 'rank_differences', 'draw', 'keep_campaign', 'CampaignThere', 'insert_campaign', 'campaign_in',
+           'read_campaign', 'create_campaign', 'campaign_items', 'item_texts', 'campaign_strata', 'list_campaigns']
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #2d42b523
 import json
@@ -247,6 +247,8 @@ def keep_campaign(
     with log.writing() as db: insert_campaign(db, log.now(db), c, rows, [] if table is None else table.to_dict('records'), who)
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #ac532afd
+class CampaignThere(ValueError): "A campaign of this name has been written already."
+
 def insert_campaign(
     db:sa.Connection, # Of `writing`
     now:datetime,     # The time there
@@ -256,7 +258,7 @@ def insert_campaign(
     who:str,          # Who creates it
 ):
     "Write a campaign and its items inside a transaction."
-    if _definition(db, c.name): raise ValueError(f'campaign {c.name!r} is there already, and campaigns are never changed: give this one another name')
+    if _definition(db, c.name): raise CampaignThere(f'campaign {c.name!r} is there already, and campaigns are never changed: give this one another name')
     note(db, now, CREATED, who, dict(campaign=asdict(c), strata=table), c.name)
     if rows: run(db, f"INSERT INTO items ({', '.join(rows[0])}) VALUES ({', '.join(':' + k for k in rows[0])})", *rows)
     if open := [dict(campaign=c.name, item=r['item'], open=c.overlap, repeat_of=r['repeat_of']) for r in rows if not r['gold']]:
@@ -293,6 +295,13 @@ def read_campaign(
     with log.reading() as db: return campaign_in(db, name)
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #03cc98cd
+def _made_before(log, c):
+    "The strata of this very campaign where it is there already, else None; another one of its name is refused."
+    with log.reading() as db: before = _definition(db, c.name)
+    if before and _parsed(before) != c: raise ValueError(f'campaign {c.name!r} is there already with other settings, and campaigns are never changed: give this one another name')
+    return pd.DataFrame(json.loads(before)['strata']) if before else None
+
+# %% ../../nbs/34_annotation.campaigns.ipynb #0e80ec5b
 def create_campaign(
     log:EventLog,          # The database
     c:Campaign,            # What is wanted
@@ -300,14 +309,13 @@ def create_campaign(
     who:str='workbench',   # Who creates it
 ) -> pd.DataFrame:         # (stratum, pairs, drawn, weight)
     "Draw a campaign's items and keep them. The same campaign again is the same campaign."
-    with log.reading() as db: before = _definition(db, c.name)
-    if before and _parsed(before) == c: return pd.DataFrame(json.loads(before)['strata'])
-    if before: raise ValueError(f'campaign {c.name!r} is there already with other settings, and campaigns are never changed: give this one another name')
+    if (made := _made_before(log, c)) is not None: return made
     corpus = Corpus.open(c.corpus, s)
     items, table = draw(corpus, c)
     if not len(items) + len(c.gold): raise ValueError(f'campaign {c.name!r}: no pair of {c.corpus} meets its conditions; look at the ranges and the measure')
     texts = corpus.pairs_by_id(items.pair_id, list(TEXTS))
-    keep_campaign(log, c, pd.concat([items, texts], axis=1), table, who)
+    try: keep_campaign(log, c, pd.concat([items, texts], axis=1), table, who)
+    except CampaignThere: return _made_before(log, c)
     return table
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #cd588749
@@ -322,6 +330,17 @@ def campaign_items(
     rows = log.ask('SELECT item, pair_id, stratum, weight, gold, repeat_of, content FROM items WHERE campaign = :c ORDER BY item', c=name).all()
     found = pd.DataFrame([tuple(r[:6]) + tuple(json.loads(r[6]).get(k) for k in TEXTS) for r in rows], columns=ITEM)
     return found.astype({'pair_id': 'Int64', 'repeat_of': 'Int64', **{k: 'str' for k in ('stratum', 'gold', *TEXTS)}})
+
+# %% ../../nbs/34_annotation.campaigns.ipynb #bb4be41b
+def item_texts(
+    log:EventLog,   # The database
+    campaign:str,   # Name of a campaign
+    item:int,       # Number of an item of it
+) -> dict:          # reference, translation and source, each text or None
+    "The texts of one item."
+    found = log.ask('SELECT content FROM items WHERE campaign = :c AND item = :i', c=campaign, i=int(item)).scalar()
+    if found is None: raise ValueError(f'{campaign!r} has no item {item}')
+    return dict.fromkeys(TEXTS) | json.loads(found)
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #8912713f
 def campaign_strata(

@@ -108,13 +108,14 @@ def next_pairs(
     bins:int=20,            # Of the measure
     kind:str='isotonic',    # Or `logistic`
     seed:int=0,             # Of the band and of the drawing
-) -> pd.DataFrame:          # pair_id and the measure; `attrs`: plan (from `allocate`)
+) -> pd.DataFrame:          # pair_id and the measure; `attrs`: plan (from `allocate`, and `free`: pairs of each bin that nobody was asked about)
     "Unrated pairs whose labels would most narrow the curve of P(strength = 3)."
     rated = rated.dropna(subset='pair_id')
     cut, ids = corpus.histogram(measure, bins), rated.pair_id.to_numpy(np.int64)
     known = corpus.pairs_by_id(ids, [measure])[measure].astype(float)
     plan = allocate(cut, known.to_numpy(), (rated.strength == 3).where(rated.strength.notna()), n, kind, seed=seed)
     free = f"pair_id NOT IN ({', '.join(map(str, ids))})" if len(ids) else None
+    plan['free'] = plan.pairs - np.bincount(np.clip(np.searchsorted(plan.high, known[np.isfinite(known)]), 0, len(plan) - 1), minlength=len(plan))
     ends = [(None, plan.high[0]), *zip(plan.low[1:], plan.high[1:])]
     drawn = [corpus.sample_ids(k, measure, *end, seed, free) for k, end in zip(plan['add'], ends) if k]
     chosen = np.random.default_rng(seed).permutation(np.concatenate([*drawn, np.zeros(0, np.int64)]))
@@ -150,7 +151,7 @@ def follow_up(
     place = np.minimum(np.searchsorted(bins.high, found[measure].astype(float)), len(bins) - 1)
     label = bins.apply(lambda b: f'({b.low:.3f}, {b.high:.3f}]', axis=1)
     drawn = np.bincount(place, minlength=len(bins))
-    table = pd.DataFrame(dict(stratum=label, pairs=bins.pairs, drawn=drawn, weight=bins.pairs / np.maximum(drawn, 1)))
+    table = pd.DataFrame(dict(stratum=label, pairs=bins.free, drawn=drawn, weight=bins.free / np.maximum(drawn, 1)))
     items = corpus.pairs_by_id(found.pair_id, ['pair_id', *TEXTS]).assign(stratum=label[place].to_numpy(), weight=table.weight[place].to_numpy())
     name = f'{_parts(plan.name)[0]}+{1 + max((_parts(n)[1] for n in family(plan.name, names)), default=1)}'
     keep_campaign(log, replace(plan, name=name, corpus=corpus.name, measure=measure, ranges=tuple(zip(bins.low, bins.high)), quantiles=0, disagreement=(), top=0., selection='', n=int(drawn.max()), gold=()), items, table, who)

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['REASONS', 'STATES', 'HOLDING', 'ACTS', 'FACTS', 'SCALES', 'RATING', 'Task', 'Empty', 'Answer', 'Refused', 'person',
            'next_item', 'submit', 'revise', 'skip', 'discard', 'comment', 'undo', 'Standing', 'progress', 'standing',
-           'ratings', 'label_patterns', 'own_answers', 'rebuild_in', 'rebuild', 'derived_rows']
+           'ratings', 'label_patterns', 'own_answers', 'said_about', 'answers_by_person', 'on_lease', 'rebuild_in',
+           'rebuild', 'derived_rows']
 
 # %% ../../nbs/34_annotation.queue.ipynb #9e85a3df
 import json, statistics, unicodedata
@@ -16,11 +17,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
 import sqlalchemy as sa
 from fastcore.basics import patch
 
 from .campaigns import FLUENCIES, STRENGTHS, Campaign, campaign_in
-from .store import EventLog, moment, note, run, stamp, storable
+from .store import EventLog, frame_of, moment, note, run, stamp, storable
 
 # %% ../../nbs/34_annotation.queue.ipynb #5f0a838b
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ def lost(self:_Turn):
         WHERE a.campaign = :c AND a.annotator = :a AND a.state = 'expired' AND (p.item IS NULL OR p."open" > 0) ORDER BY a.event DESC LIMIT 1""").scalar()
 
 # %% ../../nbs/34_annotation.queue.ipynb #e37fcdec
-_NEW = 'NOT EXISTS (SELECT 1 FROM assignments a WHERE a.campaign = {0}.campaign AND a.item = {0}.item AND a.annotator = :a)'
+_NEW = '{0}.item NOT IN (SELECT a.item FROM assignments a WHERE a.campaign = :c AND a.annotator = :a)'
 
 @patch
 def training(self:_Turn):
@@ -439,6 +443,15 @@ def _personal(ask):
     return states.get('rated', 0) + states.get('discarded', 0), new + lost + more + states.get('leased', 0), states.get('leased', 0)
 
 # %% ../../nbs/34_annotation.queue.ipynb #928054b0
+_SAID = pa.schema([(k, pa.string()) for k in ('said', 'state')] + [(f, pa.int64() if f in SCALES else pa.float64() if f == 'seconds' else pa.string()) for f in FACTS])
+
+def _payloads(texts):
+    "What payloads say about an assignment, as columns."
+    if not texts: return _SAID.empty_table()
+    asked = pj.ParseOptions(explicit_schema=_SAID, unexpected_field_behavior='ignore')
+    return pj.read_json(pa.BufferReader('\n'.join(texts).encode()), pj.ReadOptions(use_threads=False, block_size=1 << 24), asked)
+
+# %% ../../nbs/34_annotation.queue.ipynb #41703af6
 _KINDS = ', '.join(f"'{k}'" for k in (*STATES, 'undone', 'imported'))
 
 def standing(
@@ -450,19 +463,19 @@ def standing(
     last = lambda kinds: run(db, f'''SELECT e.item, e.annotator, e.kind, e.id, e.time, e.payload FROM events e JOIN (SELECT max(id) AS id FROM events
         WHERE campaign = :c AND kind IN ({kinds}) AND id <= :at GROUP BY item, annotator) l ON l.id = e.id''', c=campaign, at=at)
     said = {(r.item, r.annotator): json.loads(r.payload)['text'] or None for r in last("'commented'")}
-    rows = last(_KINDS).all()
-    payloads = json.loads(f"[{','.join(r.payload for r in rows)}]")          # one long list is read much faster than a million short ones
-    found = dict(item=[r.item for r in rows], annotator=[r.annotator for r in rows], state=[_state(r.kind, p) for r, p in zip(rows, payloads)], event=[r.id for r in rows],
-                 time=[p.get('said', r.time) for r, p in zip(rows, payloads)], **{f: [p.get(f) for p in payloads] for f in FACTS}, comment=[said.get((r.item, r.annotator)) for r in rows])
-    return pd.DataFrame(found).sort_values(['item', 'annotator'], ignore_index=True)
+    item, annotator, kind, event, time, payload = tuple(zip(*last(_KINDS).all())) or ((),) * 6
+    facts = _payloads(payload)
+    found = dict(item=item, annotator=annotator, state=pc.coalesce(facts['state'], pa.array(map(STATES.get, kind), pa.string())), event=event, time=pc.coalesce(facts['said'], pa.array(time, pa.string())),
+                 **{f: facts[f] for f in FACTS}, comment=pa.array(map(said.get, zip(item, annotator)), pa.string()))
+    return pa.table(found).to_pandas().sort_values(['item', 'annotator'], ignore_index=True)
 
 # %% ../../nbs/34_annotation.queue.ipynb #136fbc7d
 RATING = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'annotator', *SCALES, 'time', 'seconds']
 
 def _now(db, campaign):
     "The same as `standing` at the end of the log, from the derived table."
-    rows = run(db, f"SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated'", c=campaign).all()
-    return pd.DataFrame(list(map(tuple, rows)), columns=['item', 'annotator', 'state', 'time', *SCALES, 'seconds']).sort_values(['item', 'annotator'], ignore_index=True)
+    rows = run(db, "SELECT item, annotator, state, time, strength, fluency, seconds FROM assignments WHERE campaign = :c AND state = 'rated'", c=campaign)
+    return frame_of(rows).sort_values(['item', 'annotator'], ignore_index=True)
 
 # %% ../../nbs/34_annotation.queue.ipynb #f8c3810b
 def ratings(
@@ -476,7 +489,7 @@ def ratings(
     with log.reading() as db:
         campaign_in(db, campaign)
         found = _now(db, campaign) if at is None else standing(db, campaign, moment(db, at))
-        items = pd.DataFrame(list(map(tuple, run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign))), columns=['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold'])
+        items = frame_of(run(db, 'SELECT item, pair_id, stratum, weight, repeat_of, gold IS NOT NULL AS gold FROM items WHERE campaign = :c', c=campaign))
     found = found[found.state == 'rated'].merge(items, on='item')
     found = found[(gold | ~found.gold.astype(bool)) & (repeats | found.repeat_of.isna())]
     types = {k: 'Int64' for k in ('item', 'pair_id', 'repeat_of', *SCALES)} | dict(weight=float, seconds=float)
@@ -492,15 +505,42 @@ def label_patterns(
     return pd.DataFrame(sorted(map(tuple, rows)), columns=['stratum', 'scale', 'pattern', 'items'])
 
 # %% ../../nbs/34_annotation.queue.ipynb #21170920
+_SAYS = f"state, {', '.join(SCALES)}, reason, comment, time"
+
 def own_answers(
     log:EventLog,    # The database
     campaign:str,    # Name of the campaign
     annotator:str,   # Who asks
 ) -> pd.DataFrame:   # item, state, strength, fluency, reason, comment, time: their own and nobody else's, the latest first
     "What a person has said in a campaign."
-    columns = ['item', 'state', *SCALES, 'reason', 'comment', 'time']
-    rows = log.ask(f"SELECT {', '.join(columns)} FROM assignments WHERE campaign = :c AND annotator = :a AND state IN ('rated', 'discarded', 'skipped', 'late') ORDER BY event DESC", c=campaign, a=person(annotator)).all()
-    return pd.DataFrame([tuple(r) for r in rows], columns=columns).astype({k: 'Int64' for k in SCALES})
+    rows = log.ask(f"SELECT item, {_SAYS} FROM assignments WHERE campaign = :c AND annotator = :a AND state IN ('rated', 'discarded', 'skipped', 'late') ORDER BY event DESC", c=campaign, a=person(annotator))
+    return frame_of(rows).astype({k: 'Int64' for k in SCALES})
+
+# %% ../../nbs/34_annotation.queue.ipynb #8b4fd34e
+def said_about(
+    log:EventLog,    # The database
+    campaign:str,    # Name of the campaign
+    item:int,        # Its number
+) -> pd.DataFrame:   # annotator, state, strength, fluency, reason, comment, time
+    "What people said about one item."
+    rows = log.ask(f"SELECT annotator, {_SAYS} FROM assignments WHERE campaign = :c AND item = :i AND state <> 'leased' ORDER BY annotator", c=campaign, i=item)
+    return frame_of(rows).astype({k: 'Int64' for k in SCALES})
+
+# %% ../../nbs/34_annotation.queue.ipynb #219ce02e
+def answers_by_person(
+    log:EventLog,   # The database
+    campaign:str,   # Name of the campaign
+) -> pd.DataFrame:  # annotator, and how many answers of each state
+    "Who has answered how much."
+    found = frame_of(log.ask("SELECT annotator, state, count(*) AS n FROM assignments WHERE campaign = :c AND state <> 'leased' GROUP BY annotator, state", c=campaign))
+    return found.pivot(index='annotator', columns='state', values='n').fillna(0).astype(int).rename_axis(None, axis=1).reset_index()
+
+def on_lease(
+    log:EventLog,   # The database
+    campaign:str,   # Name of the campaign
+) -> pd.DataFrame:  # annotator, item, since, until
+    "Who has which pair in hand just now."
+    return frame_of(log.ask("SELECT annotator, item, since, expires AS until FROM assignments WHERE campaign = :c AND state = 'leased' ORDER BY expires, item", c=campaign))
 
 # %% ../../nbs/34_annotation.queue.ipynb #b7909b1b
 def _derived(db, plan, at):
@@ -544,7 +584,7 @@ def rebuild(
 ):
     "Make the derived tables again, from the log."
     names = [campaign] if campaign else log.ask('SELECT DISTINCT campaign FROM items ORDER BY campaign').scalars().all()
-    with log.writing() as db:
+    with log.writing(silence=3600) as db:
         for name in names: rebuild_in(db, campaign_in(db, name))
 
 # %% ../../nbs/34_annotation.queue.ipynb #85f6440e
