@@ -23,7 +23,7 @@ def at_work(
     return {name: p for name, p in found.items() if p and p.get('status') == 'running'}
 
 # %% ../../nbs/62_pages.work.ipynb #e3aebe08
-TOLD = {'loss': 'loss {:.3f}', 'pieces_per_second': '{:,.0f} target tokens a second', 'times_paper': '{:,.1f} times the paper’s rate', 'halved': '{:,.0f} batches halved for want of memory'} # Further figures, and how they are said
+TOLD = {'loss': 'loss {:.3f}', 'pieces_per_second': '{:,.0f} target tokens a second', 'times_paper': '{:,.1f} times the paper’s rate', 'batches_halved': '{:,.0f} batches halved for want of memory'} # Further figures, and how they are said
 
 def progress_line(
     name:str,     # Name of the run or corpus

@@ -6,7 +6,7 @@
 __all__ = ['EOS', 'UNK', 'COUNTERS', 'CARD', 'NmtConfig', 'split_held_out', 'train_pieces', 'encode_side', 'epoch_batches',
            'competence', 'build_model', 'hold_pad', 'pad_rows', 'translation_loss', 'spm_paths', 'make_pieces',
            'prepare', 'Arrays', 'Trainee', 'half_precision', 'held_out_loss', 'greedy', 'train_nmt', 'save_model',
-           'convert', 'same_translations', 'bleu_by_domain', 'ship', 'card']
+           'same_translations', 'bleu_by_domain', 'ship', 'card']
 
 # %% ../../nbs/21_translate.training.ipynb #90a8c4e9
 import json, math, os, shutil, tempfile
@@ -21,14 +21,14 @@ import sentencepiece as spm
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ctranslate2.converters import TransformersConverter
 from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from transformers import MarianConfig, MarianMTModel
 
 from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
-from .ct2 import CTranslate2Engine
+from .ct2 import CTranslate2Engine, convert
+from .marian import MarianEngine
 from .protocol import Decoding, Translator
 
 # %% ../../nbs/21_translate.training.ipynb #3bedd82d
@@ -516,24 +516,6 @@ def save_model(
                                                       separate_vocabs=not joint, eos_token='</s>', unk_token='<unk>', pad_token='<pad>'))
     return folder
 
-# %% ../../nbs/21_translate.training.ipynb #99b7cafa
-def convert(
-    folder:Path,           # Transformers folder of a Marian model
-    out:Path,              # Where the CTranslate2 folder goes; replaced if it exists
-    quantization:str='int8', # `float32`, `float16` or `int8`
-) -> Path:                 # `out`
-    "Convert a Marian model for CTranslate2."
-    part = Path(out).with_name(f'.{Path(out).name}.part')
-    TransformersConverter(str(folder), copy_files=['source.spm', 'target.spm']).convert(str(part), quantization=quantization, force=True)
-    if (target := Path(folder) / 'target_vocab.json').exists():  # the converter knows of one vocabulary only
-        for path, side in ((Path(folder) / 'vocab.json', 'source'), (target, 'target')):
-            ids = read_json(path)
-            write_json(part / f'{side}_vocabulary.json', sorted(ids, key=ids.get)[:-1])  # without the pad, as there
-        (part / 'shared_vocabulary.json').unlink()
-    if Path(out).exists(): shutil.rmtree(out)
-    part.rename(out)
-    return Path(out)
-
 # %% ../../nbs/21_translate.training.ipynb #7632b326
 def same_translations(
     folder:Path,          # Transformers folder
@@ -541,16 +523,9 @@ def same_translations(
     beam_size:int=4,      # Beam of both searches
 ) -> pd.DataFrame:        # One row a sentence: `transformers`, `ctranslate2`, `same`
     "Translate with both engines in float32 and compare."
-    model = MarianMTModel.from_pretrained(folder).eval()
-    pieces, target = (spm.SentencePieceProcessor(model_file=str(Path(folder) / f'{side}.spm')) for side in ('source', 'target'))
-    with tempfile.TemporaryDirectory() as tmp:
-        engine = CTranslate2Engine(convert(folder, Path(tmp) / 'float32', 'float32'))
-        ours = [hs[0].text for hs in engine.translate(sources, Decoding(beam_size))]
-    theirs = []
-    for text in sources:
-        ids = torch.tensor([pieces.encode(text, add_eos=True)])
-        out = model.generate(ids, num_beams=beam_size, length_penalty=1., max_length=512, early_stopping=False, bad_words_ids=[[model.config.pad_token_id], [UNK]])
-        theirs.append(target.decode([i for i in out[0].tolist() if i not in (EOS, model.config.pad_token_id)]))
+    best = lambda engine: [hs[0].text for hs in engine.translate(sources, Decoding(beam_size))]
+    theirs = best(MarianEngine(folder))
+    with tempfile.TemporaryDirectory() as tmp: ours = best(CTranslate2Engine(convert(folder, Path(tmp) / 'float32', 'float32')))
     return pd.DataFrame({'source': sources, 'transformers': theirs, 'ctranslate2': ours, 'same': [a == b for a, b in zip(theirs, ours)]})
 
 # %% ../../nbs/21_translate.training.ipynb #7e816f3f
