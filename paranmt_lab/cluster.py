@@ -72,8 +72,9 @@ def in_ray(
     queue, running, lost = deque(tasks), {}, 0
     begin = lambda: ray.remote(_Worker).options(**asks).remote(start, args)
     def submit(actor):
-        if queue and not stopping(): running[actor.work.remote(work, task := queue.popleft())] = actor, task
-        else: ray.kill(actor)
+        if not queue or stopping(): return ray.kill(actor)
+        task = queue.popleft()
+        running[actor.work.remote(work, task)] = actor, task
     for _ in range(min(n, len(queue))): submit(begin())
     while running:
         for done in ray.wait(list(running), timeout=1)[0]:
