@@ -112,7 +112,10 @@ class Chair(Desk):
     "The place of somebody who decides pairs in dispute, blind."
     passed: tuple[int, ...] = () # Items left for later
 
-    def done(self, message):
+    def done(self,
+        message:dict, # Of the card
+    ) -> dict:        # What to tell whoever decides
+        "Carry a decision out, or leave the pair for later."
         act, token, item = _read(message, 'act', str), _read(message, 'token', str, 100), _read(message, 'item', int, 18)
         if act == 'skip':
             self.passed = (*self.passed, item)

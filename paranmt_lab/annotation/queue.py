@@ -84,7 +84,10 @@ class _Turn:
     annotator: str
     now: datetime
 
-    def ask(self, sql, **values): return run(self.db, sql, c=self.plan.name, a=self.annotator, **values)
+    def ask(self,
+        sql,      # SQL in which `:c` is the campaign and `:a` the person
+        **values, # Other values
+    ): return run(self.db, sql, c=self.plan.name, a=self.annotator, **values)
 
 @contextmanager
 def _turn(log, campaign, annotator) -> Iterator[_Turn]:
@@ -105,7 +108,13 @@ def sweep(self:_Turn):
 def _state(kind, payload): return payload['state'] if kind in ('undone', 'imported') else STATES[kind]
 
 @patch
-def record(self:_Turn, kind, item, payload, token=None, of=None):
+def record(self:_Turn,
+    kind,       # Sort of event
+    item,       # Number of the item
+    payload,    # What the event says
+    token=None, # Made up by the sender
+    of=None,    # Whose it is; None is the person of this turn
+):
     "Write an event, and what follows from it."
     who = of or self.annotator
     event = note(self.db, self.now, kind, who, payload, self.plan.name, item, token)
@@ -121,7 +130,10 @@ def record(self:_Turn, kind, item, payload, token=None, of=None):
 
 # %% ../../nbs/34_annotation.queue.ipynb #15a02605
 @patch
-def own(self:_Turn, item, who=None):
+def own(self:_Turn,
+    item,     # Number of the item
+    who=None, # Who; None is the person of this turn
+):
     "How an item stands for a person; None where they never had it."
     return run(self.db, 'SELECT * FROM assignments WHERE campaign = :c AND item = :i AND annotator = :a', c=self.plan.name, i=item, a=who or self.annotator).one_or_none()
 
@@ -129,11 +141,20 @@ _SETTLE = f'''INSERT INTO assignments (campaign, item, annotator, state, event, 
 ON CONFLICT (campaign, item, annotator) DO UPDATE SET state = excluded.state, event = excluded.event, time = excluded.time, {', '.join(f'{f} = excluded.{f}' for f in FACTS)}'''
 
 @patch
-def settle(self:_Turn, item, who, state, event, payload):
+def settle(self:_Turn,
+    item,    # Number of the item
+    who,     # Who; None is the person of this turn
+    state,   # How the item stands now
+    event,   # Number of the event
+    payload, # What the event says
+):
     self.ask(_SETTLE, i=item, who=who, state=state, event=event, time=stamp(self.now), **{f: payload.get(f) for f in FACTS})
 
 @patch
-def take(self:_Turn, item, n):
+def take(self:_Turn,
+    item, # Number of the item
+    n,    # Places to take; negative gives them back
+):
     if n: self.ask('UPDATE places SET "open" = "open" - :n WHERE campaign = :c AND item = :i', n=n, i=item)
 
 # %% ../../nbs/34_annotation.queue.ipynb #86c13590
@@ -142,13 +163,19 @@ SCALES = ('strength', 'fluency')
 def _pattern(labels): return ','.join(map(str, sorted(n for n in labels if n is not None)))
 
 @patch
-def patterns(self:_Turn, item):
+def patterns(self:_Turn,
+    item, # Number of the item
+):
     "The labels that an item has on each scale."
     rows = self.ask("SELECT strength, fluency FROM assignments WHERE campaign = :c AND item = :i AND state = 'rated'", i=item).all()
     return {scale: _pattern(r[k] for r in rows) for k, scale in enumerate(SCALES)}
 
 @patch
-def count(self:_Turn, stratum, before, after):
+def count(self:_Turn,
+    stratum, # Of the item
+    before,  # Label patterns before
+    after,   # Label patterns now
+):
     for scale in SCALES:
         for pattern, n in ((before[scale], -1), (after[scale], 1)):
             if pattern and before[scale] != after[scale]:
@@ -156,13 +183,18 @@ def count(self:_Turn, stratum, before, after):
 
 # %% ../../nbs/34_annotation.queue.ipynb #89acd724
 @patch
-def open(self:_Turn, item):
+def open(self:_Turn,
+    item, # Number of the item
+):
     "Whether there is a place left; of gold items there always is."
     places = self.ask('SELECT "open" FROM places WHERE campaign = :c AND item = :i', i=item).scalar()
     return places is None or places > 0
 
 @patch
-def lease(self:_Turn, item, since=None):
+def lease(self:_Turn,
+    item,       # Number of the item
+    since=None, # When they were first given it; None is now
+):
     "Give an item to this person."
     return self.record('assigned', item, dict(since=since or stamp(self.now), expires=self.end()))
 
@@ -207,7 +239,9 @@ def due(self:_Turn):
 
 # %% ../../nbs/34_annotation.queue.ipynb #f1ea2e62
 @patch
-def task(self:_Turn, item):
+def task(self:_Turn,
+    item, # Number of the item
+):
     "An item as its rater sees it."
     now, found = self.own(item), self.ask('SELECT gold, content FROM items WHERE campaign = :c AND item = :i', i=item).one()
     text = json.loads(found.content)
@@ -243,7 +277,12 @@ def next_item(
 
 # %% ../../nbs/34_annotation.queue.ipynb #0f13059c
 @patch
-def given(self:_Turn, token, kinds, item=None, **said):
+def given(self:_Turn,
+    token,     # Made up by the sender
+    kinds,     # Sorts of event that it may be
+    item=None, # Number of the item
+    **said,    # What must be the same in both
+):
     "The answer that this token has had, or None."
     if not token: return
     e = self.ask('SELECT id, kind, campaign, item, payload FROM events WHERE annotator = :a AND token = :t', t=storable(token, 'token', 200)).one_or_none()
@@ -260,7 +299,9 @@ _UNDONE = dict(leased='Undone: the pair is back.', rated='Undone: the marks are 
 
 # %% ../../nbs/34_annotation.queue.ipynb #e7fb3b4a
 @patch
-def answer(self:_Turn, event):
+def answer(self:_Turn,
+    event, # Number of the event
+):
     "What became of an event, made from the event alone."
     e = self.ask('SELECT id, kind, item, payload FROM events WHERE id = :e', e=event).one()
     payload = json.loads(e.payload)
@@ -270,7 +311,10 @@ def answer(self:_Turn, event):
 
 # %% ../../nbs/34_annotation.queue.ipynb #daf00fcd
 @patch
-def mine(self:_Turn, item, *states):
+def mine(self:_Turn,
+    item,    # Number of the item
+    *states, # One of which it has to be in
+):
     "The item as it stands for this person, in one of some states, or a refusal."
     now = self.own(item)
     if now is None: raise Refused(f'Item {item} of {self.plan.name!r} was not given to {self.annotator}: ask for the next one')
@@ -286,11 +330,19 @@ def _labels(strength, fluency):
 
 # %% ../../nbs/34_annotation.queue.ipynb #b3908ad0
 @patch
-def seconds(self:_Turn, since): return round(max((self.now - datetime.fromisoformat(since)).total_seconds(), 0), 3)
+def seconds(self:_Turn,
+    since, # When they were first given it; None is now
+):
+    return round(max((self.now - datetime.fromisoformat(since)).total_seconds(), 0), 3)
 
 # %% ../../nbs/34_annotation.queue.ipynb #7979235c
 @patch
-def reply(self:_Turn, kind, item, payload, token):
+def reply(self:_Turn,
+    kind,    # Sort of event
+    item,    # Number of the item
+    payload, # What the event says
+    token,   # Made up by the sender
+):
     "Answer about an item that this person has, or had."
     now = self.mine(item, 'leased', 'expired')
     in_time = now.state == 'leased' or self.open(item)
@@ -391,7 +443,9 @@ def undo(
 
 # %% ../../nbs/34_annotation.queue.ipynb #b7d766e7
 @patch
-def instead(self:_Turn, act):
+def instead(self:_Turn,
+    act, # The event that is taken back
+):
     "What holds in place of something undone."
     if act.kind == 'revised':
         old = json.loads(act.payload)

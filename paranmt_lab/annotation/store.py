@@ -103,12 +103,12 @@ def _identity(path):
 def _sqlite_engine(path):
     engine = sa.create_engine('sqlite://', creator=lambda: _patiently(lambda: _open(path)), poolclass=sa.pool.QueuePool, max_overflow=20)
     @sa.event.listens_for(engine, 'connect')
-    def opened(db, record): record.info['file'] = _identity(path)
+    def _opened(db, record): record.info['file'] = _identity(path)
     @sa.event.listens_for(engine, 'checkout')
-    def same_file(db, record, _):
+    def _same_file(db, record, _):
         if record.info['file'] != _identity(path): raise sa.exc.DisconnectionError()
     @sa.event.listens_for(engine, 'begin')
-    def begin(db): db.exec_driver_sql('BEGIN IMMEDIATE' if db.get_execution_options().get('writes') else 'BEGIN')
+    def _begin(db): db.exec_driver_sql('BEGIN IMMEDIATE' if db.get_execution_options().get('writes') else 'BEGIN')
     return engine
 
 # %% ../../nbs/34_annotation.store.ipynb #64e45f2b

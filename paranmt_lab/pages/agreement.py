@@ -123,12 +123,14 @@ def _agreement(url, log, campaign, event, scale):
 # %% ../../nbs/62_pages.agreement.ipynb #2bca0546
 EVERYBODY = 'everybody'
 
+# %% ../../nbs/62_pages.agreement.ipynb #2227951c
 MOST = 3000 # Points of a chart
 
 def _fewer(lines):
     "Of very many blocks every so many, evenly over each person's time."
     return lines[lines.groupby('annotator').cumcount() % max(1, -(-len(lines) // MOST)) == 0]
 
+# %% ../../nbs/62_pages.agreement.ipynb #0734d5eb
 def _raters(url, campaign, event, scale):
     "Who confuses what, and who drifts."
     if (names := soon(_names, url, campaign, event, what='Reading the ratings')) is None: return
@@ -267,17 +269,20 @@ def _curve(url, names, events, folder, measure, kind):
     curve = strength_curve(value, strong, np.linspace(value[good].min(), value[good].max(), 200), kind) if good.any() else None
     return curve, pd.DataFrame(dict(value=value[good].to_numpy(), strong=strong[good].to_numpy(bool))), found, found.attrs['plan']
 
+# %% ../../nbs/62_pages.agreement.ipynb #52bd10cf
 def _add(url, plan, names, folder, measure, found, bins, who):
     "One click: fifty pairs more."
     found.attrs['plan'] = bins
     try: st.session_state['added'] = follow_up(open_log(url), plan, list_campaigns(open_log(url)).campaign.tolist(), open_corpus(folder), measure, found, who)
     except (OSError, ValueError) as e: st.session_state['not_added'] = str(e)
 
+# %% ../../nbs/62_pages.agreement.ipynb #74065ded
 def _added(log):
     "What became of the click, said until the next curve is there."
     if done := st.session_state.get('added'): st.success(f'**{escaped(done)}** has {campaign_items(log, done).repeat_of.isna().sum():,} pairs: choose it on the page Annotate.', icon=':material/check:')
     if problem := st.session_state.get('not_added'): st.error(escaped(problem), icon=':material/block:')
 
+# %% ../../nbs/62_pages.agreement.ipynb #cec5482b
 def _next(url, log, plan, s, who):
     "The curve, and one click for fifty more."
     folder = s.corpora / plan.corpus
