@@ -533,6 +533,49 @@ def test_a_server_that_may_only_be_read(server):
     assert len(log) == 1
 
 
+def page(name, **address):
+    "A page of the app in Streamlit's harness, until nothing of it is being computed any more."
+    from streamlit.testing.v1 import AppTest
+    at = AppTest.from_string(f'from paranmt_lab.pages.{name} import page\npage()', default_timeout=300)
+    for k, v in address.items(): at.query_params[k] = v
+    while any('…' in c.value for c in at.run().caption): time.sleep(.2)
+    return at
+
+
+def test_pages_and_command_line_on_either_engine(url, tmp_path, monkeypatch):
+    pytest.importorskip('streamlit')
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', guidelines='Rate.'), pairs(6), pd.DataFrame(dict(stratum=['s0', 's1', 's2'], pairs=[20, 40, 60], drawn=2, weight=[10., 20., 30.])))
+    for who, marks in (('ann', (3, 3, 2, 1, 1, 3)), ('bob', (3, 2, 2, 1, 1, 1))):
+        for k, mark in enumerate(marks): submit(log, 'talk', who, next_item(log, 'talk', who).item, mark, 3, f'{who}{k}')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path)), monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
+    at = page('annotate', campaign='talk', annotator='cleo')
+    assert not at.exception and not at.error and at.session_state['Desk'].annotator == 'cleo'
+    for view in ('agreement', 'raters', 'in dispute', 'table 3', 'decide', 'next pairs'):
+        at = page('agreement', campaign='talk', annotator='dana', view=view)
+        assert not at.exception and not at.error, view
+    for line in ('status', 'status talk', f'export talk {tmp_path}/out.jsonl', f'export talk {tmp_path}/out.md', 'adjudicate talk', 'adjudicate talk --by dana --item 2 --strength 3', f'import again {tmp_path}/out.jsonl'):
+        done = subprocess.run([sys.executable, '-c', 'from paranmt_lab.cli import main; main()', 'annotate', *line.split()], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert adjudicated(log, 'talk')['item'].tolist() == [2] and len(ratings(log, 'again')) == 12
+
+
+def test_pages_for_an_account_that_may_only_read(server, tmp_path, monkeypatch):
+    pytest.importorskip('streamlit')
+    url = server.new()
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', guidelines=''), pairs(2))
+    for who in ('ann', 'bob'): submit(log, 'talk', who, next_item(log, 'talk', who).item, 3, 3, who)
+    with log.writing() as db:
+        for sql in ('CREATE ROLE reader LOGIN', 'GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader'): run(db, sql)
+    url = url.replace('postgres@', 'reader@')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path)), monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
+    seen = page('agreement', campaign='talk', view='agreement')
+    assert not seen.exception and not seen.error and len(seen.dataframe)
+    at = page('annotate', campaign='talk', annotator='cleo')
+    assert not at.exception and 'may only be read' in at.error[0].value
+
+
 def test_a_server_that_goes_away_and_comes_back(server):
     log = EventLog(server.new())
     keep_campaign(log, Campaign('talk', guidelines=''), pairs(3))
