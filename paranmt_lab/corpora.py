@@ -7,7 +7,7 @@ __all__ = ['ROWS', 'shared_measures', 'derive', 'licences', 'merge', 'pair_keys'
            'read_paranmt', 'import_paranmt', 'export_jsonl', 'dataset_card', 'export_dataset']
 
 # %% ../nbs/23_corpora.ipynb #23e4ec55
-import gzip, json, math, shutil
+import gzip, json, math, os, re, shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from .bitext.importing import ShardWriter, rejects_of
 from .corpus import PAIRS, Corpus
 from .runs import fingerprint, provenance
 from .settings import Settings, atomic, checksum
+from .translate.protocol import decoding_told
 
 # %% ../nbs/23_corpora.ipynb #15cca57f
 ROWS = [c for c in PAIRS.names if c != 'pair_id']
@@ -238,16 +239,18 @@ def _front(name, schema, rows, size, licence):
             f'configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.parquet\ndataset_info:\n  features:\n{features}  splits:\n  - name: train\n    num_bytes: {size}\n    num_examples: {rows}\n---\n')
 
 # %% ../nbs/23_corpora.ipynb #f4d0eb81
+def _cell(text): return '`' + ' '.join(str(text).replace('`', "'").replace('|', '/').split())[:80] + '`' if isinstance(text, str) else 'none'
+
+# %% ../nbs/23_corpora.ipynb #6b45f993
 def dataset_card(
     corpus:Corpus,       # Corpus
     columns:list[str],   # What is exported
 ) -> str:                # Markdown, without the front
     "What a reader of the data has to know, from the manifests."
     job = corpus.manifest('translate').get('job', {})
-    search = {k: job[k] for k in ('beam_size', 'n_best', 'method', 'temperature', 'top_k', 'top_p', 'seed') if k in job}
-    made = f"\nThe translations were made by `{job['engine'].get('model', job['engine'].get('engine'))}` ({', '.join(f'{k} {v}' for k, v in search.items())}) from the corpus `{job['source']}`.\n" if job else ''
+    made = f"\nThe translations were made by `{job['engine'].get('model', job['engine'].get('engine'))}` ({decoding_told(job)}) from the corpus `{job['source']}`.\n" if job else ''
     domains = corpus.query('SELECT corpus AS domain, count(*) AS pairs FROM pairs GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 50')
-    table = '\n'.join(['| domain | pairs |', '|---|---|', *(f'| {r.domain} | {r.pairs:,} |' for r in domains.itertuples())])
+    table = '\n'.join(['| domain | pairs |', '|---|---|', *(f'| {_cell(r.domain)} | {r.pairs:,} |' for r in domains.itertuples())])
     about = '\n'.join(f'- `{c}`: {_ABOUT.get(c.partition("@")[0], "a measure of the pair")}' for c in columns)
     return f"# {corpus.name}\n\n{corpus.rows:,} pairs of English sentences that mean the same, or nearly.\n{made}\n## Columns\n\n{about}\n\n## Domains\n\n{table}\n\n## Licence\n\n{licences([corpus]) or 'Not stated by those who imported the texts; ask them before you pass the data on.'}\n"
 
@@ -257,6 +260,12 @@ _ABOUT = dict(pair_id='number of the pair, shard times 1,000,000,000 plus row', 
               translation_score='log-probability divided by the length in pieces', flags='what was unusual about source or translation', paraphrase_score='cosine of both sides under a sentence encoder')
 
 # %% ../nbs/23_corpora.ipynb #c3e77db9
+def _ours(folder):
+    "Whether a folder is absent, empty, or an export and nothing else."
+    there = [p.relative_to(folder).as_posix() for p in folder.rglob('*')] if folder.is_dir() else []
+    return (folder.is_dir() or not folder.exists()) and all(p in ('README.md', 'data') or re.fullmatch(r'data/train-\d{5}-of-\d{5}\.parquet', p) for p in there)
+
+# %% ../nbs/23_corpora.ipynb #92ce7b33
 def export_dataset(
     corpus:Corpus, # Corpus
     folder:Path,   # Folder to make; an older export there is replaced
@@ -265,13 +274,16 @@ def export_dataset(
     "Write a folder that `datasets.load_dataset` loads, with a card."
     names, folder, n = corpus.known(list(columns or _filled(corpus))), Path(folder), len(corpus.shards)
     if not n: raise ValueError(f'corpus {corpus.name!r} is empty: there is nothing to export')
-    if folder.exists() and any(folder.iterdir()) and not (folder / 'data').is_dir(): raise ValueError(f'{folder} holds something else; name a new folder')
-    shutil.rmtree(folder / 'data', ignore_errors=True)
-    size = 0
-    for k, shard in enumerate(corpus.sizes):
-        table = pa.Table.from_batches(list(corpus.batches(names, shard)))
-        table = pa.table([c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns], names=names)
-        size += table.nbytes
-        with atomic(folder / f'data/train-{k:05d}-of-{n:05d}.parquet') as part: pq.write_table(table, part, compression='zstd', row_group_size=10_000)
-    with atomic(folder / 'README.md') as part: part.write_text(_front(corpus.name, table.schema, corpus.rows, size, licences([corpus])) + dataset_card(corpus, names), encoding='utf-8')
+    if not _ours(folder): raise ValueError(f'{folder} holds something else; name a new folder')
+    part, size = folder.with_name(f'.{folder.name}.{os.getpid()}.part'), 0
+    try:
+        for k, shard in enumerate(corpus.sizes):
+            table = pa.Table.from_batches(list(corpus.batches(names, shard)))
+            table = pa.table([c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns], names=names)
+            size += table.nbytes
+            with atomic(part / f'data/train-{k:05d}-of-{n:05d}.parquet') as file: pq.write_table(table, file, compression='zstd', row_group_size=10_000)
+        with atomic(part / 'README.md') as file: file.write_text(_front(corpus.name, table.schema, corpus.rows, size, licences([corpus])) + dataset_card(corpus, names), encoding='utf-8')
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    finally: shutil.rmtree(part, ignore_errors=True)
     return folder

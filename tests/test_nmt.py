@@ -86,5 +86,5 @@ def test_a_vocabulary_for_each_language_ends_in_a_folder_that_translates(tmp_pat
     run = finished(tmp_path, command(replace(TINY, name='apart', joint=False, segmenter='bpe', pieces=200, steps=20)))
     folder = convert(run.folder / 'transformers', tmp_path / 'apart', 'int8')
     assert {p.name for p in folder.glob('*vocabulary.json')} == {'source_vocabulary.json', 'target_vocabulary.json'}
-    found = same_translations(run.folder / 'transformers', ['Kde je ten pes?', 'Ahoj.'], beam_size=1)
-    assert len(found) == 2
+    found = same_translations(run.folder / 'transformers', ['Kde je ten pes?', 'Ahoj.', 'Sněžilo celou noc.'], beam_size=1)
+    assert found.same.all() and found.ctranslate2.str.len().min() > 0, found

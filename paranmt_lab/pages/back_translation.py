@@ -18,27 +18,32 @@ from ..corpus import Corpus, list_corpora
 from .parts import choose, columns_of, corpus_state, draw, escaped, legible, nothing_yet, open_corpus, pair_table, source_line
 from .work import work_at_hand
 from ..runs import duration
-from ..settings import Settings, settings
+from ..settings import Settings, find_model, settings
 from ..translate.engines import open_engine
-from ..translate.protocol import Decoding, Hypothesis
+from ..translate.protocol import Decoding, Hypothesis, decoding_told
 
 # %% ../../nbs/62_pages.back_translation.ipynb #c0447eb4
+def _kept(value, kind): return value if isinstance(value, kind) else kind()  # what stands in a file may be anything
+
 def back_translated(
     s:Settings, # Where the corpora are
-) -> list[str]: # Names
+) -> tuple[dict[str, dict], list[str]]: # Name to manifest; and what is wrong with those that cannot be read
     "Corpora that the driver made, or is making."
-    return [name for name in list_corpora(s) if Corpus.open(name, s).manifest('translate')]
+    found, broken = {}, []
+    for name in list_corpora(s):
+        try: manifest = Corpus.open(name, s).manifest('translate')
+        except (ValueError, OSError) as e: broken.append(str(e)); continue
+        if manifest: found[name] = _kept(manifest, dict)
+    return found, broken
 
 def job_facts(
     manifest:dict, # Of the stage `translate`
 ) -> dict[str, str]: # Fact to what is said of it
     "What a back-translation was, and how fast."
-    job, done = manifest.get('job', {}), manifest.get('finished')
-    engine, decoding = job.get('engine', {}), job.get('decoding', {})
-    facts = dict(bitext=job.get('source'), engine=engine.get('engine'), model=engine.get('model'), weights=engine.get('compute_type'), decoding=', '.join(f'{k} {v}' for k, v in decoding.items()),
-                 sources=f"{manifest['sources']:,}" if 'sources' in manifest else None, sentences=f"{manifest['sentences']:,}" if 'sentences' in manifest else None,
-                 pairs=f"{manifest['pairs']:,}" if 'pairs' in manifest else None, finished=done['date'][:10] if done else 'not yet',
-                 took=duration(manifest['seconds']) if 'seconds' in manifest else None)
+    job, done = _kept(manifest.get('job'), dict), _kept(manifest.get('finished'), dict)
+    engine, count = _kept(job.get('engine'), dict), lambda k: f'{manifest[k]:,}' if isinstance(manifest.get(k), int) else None
+    facts = dict(bitext=job.get('source'), engine=engine.get('engine'), model=engine.get('model'), weights=engine.get('compute_type'), decoding=decoding_told(job), **{k: count(k) for k in ('sources', 'sentences', 'pairs')},
+                 finished=str(done['date'])[:10] if 'date' in done else 'not yet', took=duration(manifest['seconds']) if isinstance(manifest.get('seconds'), (int, float)) else None, damaged=', '.join(_kept(manifest.get('damaged'), dict)) or None)
     return {k: str(v) for k, v in facts.items() if v not in (None, '')}
 
 # %% ../../nbs/62_pages.back_translation.ipynb #541e7e02
@@ -109,7 +114,8 @@ def _own_sentence(s):
     except ValueError as e: return st.error(escaped(e), icon=':material/error:')
     if not lines: return st.info('Type a sentence first.', icon=':material/keyboard:')
     start = time.perf_counter()
-    found = _engine(name, tuple(p.stat().st_mtime_ns for root in (s.models, s.shipped / 'models') for p in Path(root).glob(f"{name.partition(':')[2]}/model.bin"))).translate(lines, Decoding(beam, min(most, beam)))
+    try: found = _engine(name, (find_model(name.partition(':')[2], s) / 'model.bin').stat().st_mtime_ns).translate(lines, Decoding(beam, min(most, beam)))
+    except (OSError, RuntimeError, ValueError) as e: return st.error(f'{escaped(name)} does not translate: {escaped(e)}', icon=':material/error:')
     st.caption(f'{escaped(name)}, beam {beam}: {len(lines)} sentence{"s" * (len(lines) > 1)} in {1000 * (time.perf_counter() - start):,.0f} ms')
     pair_table(listed(lines, found), 'own_table', 'translations')
 
@@ -127,8 +133,8 @@ def _lists(corpus):
     row = found.iloc[chosen[0] if chosen else 0]
     own = k_best(corpus, row.pair_id)
     st.subheader(f'{len(own)} hypothes{"es" if len(own) > 1 else "is"}' + ('' if chosen else ' of the first sentence'))
-    st.text(f'{legible(row.source)}\n{legible(row.reference)}')
-    draw(hypothesis_bars(own.assign(translation=own.translation.map(legible))))
+    st.text('\n'.join(legible(t) or '' for t in (row.source, row.reference)))
+    draw(hypothesis_bars(own.assign(translation=own.translation.map(legible).fillna(''))))
     pair_table(own.drop(columns=['source', 'reference', 'pair_id']), 'hypotheses', 'hypotheses')
 
 def page():
@@ -139,10 +145,10 @@ def page():
     lists, own = st.tabs(['A corpus', 'A sentence of your own'])
     with own: _own_sentence(s)
     with lists:
-        names = back_translated(s)
-        if not names: nothing_yet('No corpus of this workspace was back-translated yet.', 'make demo')
-        corpus = Corpus.open(choose('Corpus', names, 'corpus'), s)
-        facts = job_facts(corpus.manifest('translate'))
+        manifests, broken = back_translated(s)
+        for reason in broken: st.warning(escaped(reason), icon=':material/warning:')
+        if not manifests: nothing_yet('No corpus of this workspace was back-translated yet.', 'make demo')
+        corpus = Corpus.open(choose('Corpus', list(manifests), 'corpus'), s)
         st.caption(source_line(corpus))
-        st.dataframe(pd.DataFrame([facts]).map(legible), hide_index=True)
+        st.dataframe(pd.DataFrame([job_facts(manifests[corpus.name])]).map(legible), hide_index=True)
         _lists(corpus)

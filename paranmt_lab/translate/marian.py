@@ -132,7 +132,7 @@ def _tensor(self:MarianEngine, rows):
 def _settings(self:MarianEngine, d, limit):
     "What Transformers calls a way of decoding."
     how = dict(do_sample=True, temperature=d.temperature, top_k=d.top_k, top_p=d.top_p) if d.method == 'sample' else dict(do_sample=False, num_beams=d.beam_size, early_stopping=True if d.beam_size > 1 else None, length_penalty=1.)
-    return GenerationConfig(**{k: v for k, v in how.items() if v is not None}, num_return_sequences=d.n_best, max_new_tokens=limit, bad_words_ids=[[self.pad], [self.unk]], renormalize_logits=True, eos_token_id=self.eos, pad_token_id=self.pad,
+    return GenerationConfig(**{k: v for k, v in how.items() if v is not None}, num_return_sequences=d.n_best, min_new_tokens=1, max_new_tokens=limit, bad_words_ids=[[self.pad], [self.unk]], renormalize_logits=True, eos_token_id=self.eos, pad_token_id=self.pad,
                             decoder_start_token_id=self.model.config.decoder_start_token_id)
 
 # %% ../../nbs/12_translate.marian.ipynb #2f555ff3
@@ -140,7 +140,7 @@ def _settings(self:MarianEngine, d, limit):
 def _sums(self:MarianEngine, ids, mask, out):
     "Log-probability of each row of target ids, pads left out."
     logits = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.cat([torch.full_like(out[:, :1], self.model.config.decoder_start_token_id), out[:, :-1]], 1)).logits.float()
-    logits[..., [self.pad, self.unk]] = float('-inf')
+    logits[..., [self.pad, self.unk]] = logits[:, 0, self.eos] = float('-inf')
     taken = logits.log_softmax(-1).gather(-1, out[..., None])[..., 0]
     return torch.where(out == self.pad, 0., taken).sum(1).tolist()
 
@@ -159,7 +159,7 @@ def _step(self:MarianEngine, prefixes, encoded, mask):
     start = torch.full((len(prefixes), 1), self.model.config.decoder_start_token_id, device=self.device)
     ids = torch.cat([start, torch.tensor(prefixes, device=self.device).reshape(len(prefixes), -1).long()], 1)
     logits = self.model(encoder_outputs=(encoded.expand(len(prefixes), -1, -1),), attention_mask=mask.expand(len(prefixes), -1), decoder_input_ids=ids).logits[:, -1].float()
-    logits[:, [self.pad, self.unk]] = float('-inf')
+    logits[:, [self.pad, self.unk] + ([] if prefixes[0] else [self.eos])] = float('-inf')
     return logits.log_softmax(-1)
 
 # %% ../../nbs/12_translate.marian.ipynb #6e96a242
