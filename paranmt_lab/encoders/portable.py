@@ -161,7 +161,7 @@ class LstmWeights(nn.Module):
             states.append(h)
         return in_text_order(states, at_t)
 
-# %% ../../nbs/13_encoders.portable.ipynb #6273a1f3
+# %% ../../nbs/13_encoders.portable.ipynb #bd4b0316
 def pooled(
     h_th:Tensor,          # State of each token
     offsets:Tensor,       # [n + 1] where each sentence begins, and T
@@ -175,6 +175,7 @@ def pooled(
     lengths = offsets.diff()
     return h_th[offsets[1:] - 1] * (lengths == lengths.max())[:, None]
 
+# %% ../../nbs/13_encoders.portable.ipynb #d3fa2d91
 class Lstm(nn.Module):
     "LSTM or BLSTM, pooled over time."
     def __init__(self,
@@ -231,6 +232,7 @@ class GruWeights(nn.Module):
             states.append(h)
         return [in_text_order(states, at_t)]
 
+# %% ../../nbs/13_encoders.portable.ipynb #4a5e2a68
 class Gran(nn.Module):
     "The mean of embeddings that a recurrent network gates."
     def __init__(self,
@@ -339,6 +341,7 @@ def restored(
     scales = {name.removesuffix('.scale'): t for name, t in stored.items() if name.endswith('.scale')}
     return {name: t.float() * scales[name][:, None] if name in scales else t.float() for name, t in stored.items() if not name.endswith('.scale')}
 
+# %% ../../nbs/13_encoders.portable.ipynb #aa87c782
 def load(
     cls:type,        # Class of the encoder
     input_path:str,  # Folder of an exported encoder
