@@ -48,7 +48,7 @@ debian:
 
 test: $(READY) debian ## nbdev_test, then pytest
 	$(BIN)/nbdev_test --n-workers 2
-	$(BIN)/pytest tests
+	$(BIN)/pytest tests -n 2 --dist loadfile
 
 soak: $(READY) debian ## Long kills and loads
 	$(BIN)/pytest tests -m soak
