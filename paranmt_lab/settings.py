@@ -7,7 +7,7 @@ __all__ = ['DEFAULTS', 'NOT_KEYS', 'FULL', 'SettingsError', 'Settings', 'load_se
            'inside', 'find_model', 'atomic', 'write_json', 'read_json', 'checksum']
 
 # %% ../nbs/00_settings.ipynb #8d66924e
-import configparser, errno, hashlib, json, os, re
+import configparser, errno, hashlib, json, os, re, threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +169,7 @@ def atomic(
     "Write a file wholly or not at all: temporary file, fsync, rename."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f'.{path.name}.{os.getpid()}.part')
+    part = path.with_name(f'.{path.name}.{threading.get_native_id()}.part')
     try:
         yield part
         with open(part, 'rb') as f: os.fsync(f.fileno())
