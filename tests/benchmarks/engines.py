@@ -1,14 +1,16 @@
 """Whether two engines say the same, and why not where they do not.
 
-    python tests/benchmarks/engines.py [sentences] [beam] [one engine] [other engine]     # 500, 4, ct2:marian-cs-en-tiny:float32, hf:marian-cs-en-tiny
+    python tests/benchmarks/engines.py [sentences] [beam] [one engine] [other engine] [keep]     # 500, 4, ct2:marian-cs-en-tiny:float32, hf:marian-cs-en-tiny
 
 Real Czech sentences (newstest and Tatoeba, else the sample). For each difference the other engine's hypothesis is judged by the first engine's own model, by forced decoding:
-a *tie* has the same score within 0.001, so that rounding decides; a *search difference* has another score, so that one of the two searches missed the better one.
+a *tie* has the same score within 0.001, so that rounding decides; a *search difference* has another score, so that one of the two searches missed the better one. `keep`
+writes the figures to nbs/papers/translation.json.
 """
 import sys
 
 import pandas as pd
 
+from kept import TRANSLATION, keep
 from translation import sentences
 from paranmt_lab.translate.engines import open_engine
 from paranmt_lab.translate.protocol import Decoding
@@ -36,4 +38,7 @@ def main(n=500, beam=4, one='ct2:marian-cs-en-tiny:float32', other='hf:marian-cs
     if (~same).any(): print(f'scores of those that differ: {equal[~same].describe()[["min", "50%", "max"]].round(4).to_dict()}')
 
 
-if __name__ == '__main__': main(*sys.argv[1:])
+    keep(f'engines {one} {other} beam {beam}', TRANSLATION, one=one, other=other, beam=int(beam), sentences=len(table), same=int(same.sum()), apart=float(equal[same].max()), reasons=table.reason[~same].value_counts().to_dict())
+
+
+if __name__ == '__main__': main(*(a for a in sys.argv[1:] if a != 'keep'))

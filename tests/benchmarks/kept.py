@@ -1,15 +1,25 @@
-"""Figures that nbs/papers/speed.ipynb shows: a benchmark called with `keep` among its arguments writes them here, with the date, the commit and the machine.
+"""Figures that the notebooks of nbs/papers show: what is called with `keep` among its arguments writes them here, with the date, the commit and the machine.
 
-One record a measurement, in nbs/papers/speed.json; a new one takes the place of the last of the same name.
+One record a measurement, in nbs/papers/speed.json or in translation.json; a new one takes the place of the last of the same name.
 """
 import os, sys
 from pathlib import Path
 
-from paranmt_lab.runs import provenance
+from paranmt_lab.runs import commit, provenance
 from paranmt_lab.settings import read_json, write_json
 
-PATH = Path(__file__).resolve().parents[2] / 'nbs/papers/speed.json'
-COMMAND = os.environ.setdefault('BENCHMARK', ' '.join(['python', 'tests/benchmarks/' + Path(sys.argv[0]).name, *sys.argv[1:]]))  # processes that it starts inherit it
+ROOT = Path(__file__).resolve().parents[2]
+PATH, TRANSLATION = (ROOT / 'nbs/papers' / f'{name}.json' for name in ('speed', 'translation'))
+
+
+def command():
+    "What was called, from the top of the repository, as somebody else would call it."
+    called = Path(sys.argv[0]).resolve()
+    return ' '.join(['python', str(called.relative_to(ROOT)) if called.is_relative_to(ROOT) else called.name, *sys.argv[1:]])
+
+
+COMMAND = os.environ.setdefault('BENCHMARK', command())  # processes that it starts inherit both
+COMMIT = os.environ.setdefault('BENCHMARK_COMMIT', commit())  # as it began: what is kept makes the work tree differ
 
 
 def processor():
@@ -18,8 +28,8 @@ def processor():
     return next((line.partition(':')[2].strip() for line in lines if line.startswith('model name')), 'unknown')
 
 
-def keep(name, **figures):
+def keep(name, path=PATH, **figures):
     "Write a measurement down, if the command says so: plain numbers, texts and lists of them."
     if 'keep' not in COMMAND.split(): return
-    there = read_json(PATH) if PATH.exists() else {}
-    write_json(PATH, there | {name: provenance() | dict(command=COMMAND, processor=processor(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | figures})
+    there = read_json(path) if path.exists() else {}
+    write_json(path, there | {name: provenance() | dict(command=COMMAND, commit=COMMIT, processor=processor(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | figures})

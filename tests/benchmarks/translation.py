@@ -1,13 +1,13 @@
 """How fast back-translation is: our driver against bare CTranslate2 and against Transformers, on the same sentences, the same model, the same machine, in turns.
 
-    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 300]
+    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 300] [keep]
 
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow). Each in a process of its own, one thread a process; median
 of the repetitions, CPU seconds beside seconds since other programs may be running; peak memory of the process, and of its workers. The driver's workers
 import what they need while the clock runs, some seconds each: with few sentences that is most of the overhead of two processes. With two processes the bare engine runs as two
-processes on halves of the batches.
+processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from kept import TRANSLATION, keep
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
 
@@ -115,10 +117,11 @@ def main(o):
                 bares, drivers = (np.array([t[i] for t in times]) for i in (0, 1))
                 over = drivers[:, 1] / bares[:, 1] - 1
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
-                table.append({'beam': beam, 'type': kind, 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': f'{np.median(over):+.1%}',
+                table.append({'beam': beam, 'type': kind, 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
                               'transformers sent./CPU-s': slow[2] / slow[1] if slow else None, 'x transformers': rate[1] * slow[1] / slow[2] if slow else None, 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
-                              'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3])})
-                print(pd.DataFrame(table[-1:]).round(2).to_string(index=False, header=len(table) == 1), flush=True)
+                              'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': slow[3] if slow else None})
+                print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
+                keep(f'benchmark {o.model}', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[2] if slow else 0, rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) for k, v in row.items()} for row in table])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
 
@@ -133,6 +136,6 @@ if __name__ == '__main__':
     p.add_argument('--worker', help=argparse.SUPPRESS)
     for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
     p.add_argument('--processes', type=int, nargs='+', default=[1, 2])
-    o = p.parse_args()
+    o = p.parse_args([a for a in sys.argv[1:] if a != 'keep'])
     if o.worker: o.processes = o.processes[0]; work(o)
     else: main(o)

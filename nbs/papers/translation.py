@@ -1,0 +1,104 @@
+"""What nbs/papers/translation.ipynb shows: how well the models translate what they were not trained on, and back-translation from start to end.
+
+    python nbs/papers/translation.py bleu [MODEL ...] [PAIR ...] [keep]   # marian-cs-en-tiny and apertium:spa-eng, greedy and beam 12
+    python nbs/papers/translation.py run SENTENCES ... [keep]             # so many real Czech sentences at beam 12, 4 best: rate and peak memory
+
+PARANMT_RESOURCES names the folder that holds `train/bitext`. `keep` writes the figures to nbs/papers/translation.json. The benchmarks of speed keep theirs in the same file:
+
+    python tests/benchmarks/translation.py keep
+    python tests/benchmarks/engines.py keep
+"""
+import json, os, re, subprocess, sys, tempfile, time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+from sacrebleu.metrics import BLEU
+
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.settings import find_model, settings
+from paranmt_lab.translate.engines import open_engine
+from paranmt_lab.translate.protocol import Decoding
+from paranmt_lab.translate.training import split_held_out
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
+from kept import TRANSLATION, keep
+
+DOMAINS = ('tatoeba-test-v2021', 'multi30k-val', 'newstest2017')
+BEAMS = (1, 12)
+RULES = {'spa': ('es', {'tatoeba-test-v2021': 1000, 'newstest2013': -1})}  # language of a pair of Apertium: its bitext, and what is drawn of it as for our models; the latest news that there is
+MODEL, PAIR = 'marian-cs-en-tiny', 'apertium:spa-eng'
+
+
+def bitext(language, s):
+    "Bitext of a language with English, or nothing where it is not here."
+    path = s.resources / f'train/bitext/{language}-en.parquet'
+    return pd.read_parquet(path).astype({'corpus': str}) if path.exists() else None
+
+
+def held_out(model, s):
+    "Pairs that a model was not trained on, drawn again as its card says; their number must be the card's."
+    card = (find_model(model, s) / 'README.md').read_text()
+    config = json.loads(re.search(r'```json\n(.*?)\n```', card, re.S)[1])
+    pairs = bitext(config['source_lang'], s)
+    if pairs is None: return None
+    found = pairs[split_held_out(pairs, config['held_out'], config['seed']) == 'held out']
+    told = int(re.search(r'([\d,]+) pairs are held out', card)[1].replace(',', ''))
+    if len(found) != told: raise ValueError(f'{len(found):,} pairs are held out and the card of {model} says {told:,}: this is not the bitext that it was trained on')
+    return found
+
+
+def for_rules(pair, s):
+    "Pairs that Apertium is measured on. Nothing was trained on them."
+    language, drawn = RULES.get(pair.split('-')[0], ('', {}))
+    pairs = bitext(language, s) if language else None
+    return None if pairs is None else pairs[split_held_out(pairs, drawn) == 'held out']
+
+
+def measured(engine, part, beam):
+    "BLEU of one domain, with the half width of its 95 % interval by a thousand resamplings."
+    start = time.perf_counter()
+    found = [hypotheses[0].text for hypotheses in engine.translate(part.source.tolist(), Decoding(beam))]
+    seconds, metric = time.perf_counter() - start, BLEU()
+    score = metric.corpus_score(found, [part.reference.tolist()], n_bootstrap=1000)
+    told = json.loads(score.format(width=2, signature=str(metric.get_signature()), is_json=True))
+    return dict(beam=beam, sentences=len(part), bleu=told['score'], interval=told['confidence_var'], lengths=round(score.sys_len / score.ref_len, 3), seconds=round(seconds, 1), signature=str(metric.get_signature()))
+
+
+def bleu(name, s):
+    "BLEU of a model, or of Apertium, on every domain that it can be asked of."
+    rules = name.startswith('apertium:')
+    try: engine = open_engine(name if rules else f'ct2:{name}', s)
+    except FileNotFoundError as e: print(f'{name}: not available: {e}'); return
+    pairs = for_rules(name.partition(':')[2], s) if rules else held_out(name, s)
+    if pairs is None: print(f'{name}: not available: its bitext is not in {s.resources}'); return
+    domains = sorted(pairs.corpus.unique()) if rules else [d for d in DOMAINS if d in set(pairs.corpus)]
+    rows = [dict(domain=d) | measured(engine, pairs[pairs.corpus == d], beam) for d in domains for beam in ((1,) if rules else BEAMS)]
+    print(name, pd.DataFrame(rows).drop(columns='signature').to_string(index=False), rows[0]['signature'], sep='\n', flush=True)
+    keep(f'bleu {name}', TRANSLATION, system=name, identity=engine.identity, rows=rows)
+
+
+def run(n, s):
+    "The driver's command on `n` sentences of the real bitext in a workspace of its own, all of it with one process."
+    pairs = bitext('cs', s)
+    if pairs is None: sys.exit(f'the Czech bitext is not in {s.resources}')
+    with tempfile.TemporaryDirectory() as folder:
+        lab = replace(s, workspace=Path(folder))
+        Corpus.create('czech', lab).write_pairs(0, pairs.sample(n, random_state=0).assign(source_lang='cs'))
+        command = [sys.executable, '-m', 'paranmt_lab.cli', 'translate', 'run', 'czech', 'back', '--engine-workers', '1', '--n-best', '4']
+        start = time.perf_counter()
+        _, status, used = os.wait4(subprocess.Popen(command, env=dict(os.environ, PARANMT_WORKSPACE=folder)).pid, 0)
+        if status: sys.exit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+        seconds, facts = time.perf_counter() - start, Corpus.open('back', lab).manifest('translate')
+    figures = dict(sentences=n, distinct=facts['sources'], pairs=facts['pairs'], beam=12, n_best=4, workers=1, seconds=round(seconds, 1), rate=round(n / seconds, 2), translating=round(facts['seconds'], 1), memory=round(used.ru_maxrss / 2**20, 3))  # GiB
+    print(figures, flush=True)
+    keep(f'run {n}', TRANSLATION, **figures)
+
+
+if __name__ == '__main__':
+    what, *names = [a for a in sys.argv[1:] if a != 'keep'] or ['']
+    if what == 'bleu':
+        for name in names or (MODEL, PAIR): bleu(name, settings())
+    elif what == 'run' and names:
+        for n in names: run(int(n), settings())
+    else: sys.exit(__doc__)
