@@ -38,10 +38,11 @@ check: $(READY) ## The gate: notebooks clean, library exported, every import run
 	$(BIN)/lint-imports
 	@test -z "$$(git status --porcelain)" || { git status --short; git diff --stat; echo "the notebooks and what they export are not in step, or files are not committed"; exit 1; }
 
-# A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database. Without them those tests are skipped and say so.
+# A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database, the rule-based engine for those of translation. Without them those tests are skipped and say so.
 debian:
 	@lacking=; command -v chromium >/dev/null || lacking="chromium fonts-dejavu-core"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || lacking="$$lacking postgresql"; \
+	apertium -l 2>/dev/null | grep -q spa-eng || lacking="$$lacking apertium-eng-spa"; \
 	if [ -n "$$lacking" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$lacking; \
 	  else echo "absent: $$lacking: the tests that need them will be skipped; to run them: sudo apt-get install $$lacking"; fi; fi
