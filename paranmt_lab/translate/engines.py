@@ -7,13 +7,12 @@ __all__ = ['ENGINES', 'device_of', 'open_engine']
 
 # %% ../../nbs/12_translate.engines.ipynb #c1f901cf
 from dataclasses import replace
-from pathlib import Path
 
 import ctranslate2
 
 from ..settings import Settings, settings
 from .apertium import ApertiumEngine
-from .ct2 import TYPES, CTranslate2Engine, converted, is_transformers, transformers_folder
+from .ct2 import TYPES, CTranslate2Engine, converted, is_hub, is_transformers, transformers_folder
 from .protocol import Translator
 
 # %% ../../nbs/12_translate.engines.ipynb #0c16bcec
@@ -31,7 +30,7 @@ def _ct2(where, s, threads, workers):
     folder = transformers_folder(name, s)
     if is_transformers(folder):
         kind = kind.replace('default', '') or ('int8' if device == 'cpu' else 'float16')
-        folder = converted(folder, Path(name).name, kind, s)
+        folder = converted(folder, name.replace('/', '--') if is_hub(name) else folder.resolve().name, kind, s)
     return CTranslate2Engine(folder, device, threads, compute_type=kind or 'default', workers=workers)
 
 # %% ../../nbs/12_translate.engines.ipynb #537a36c4

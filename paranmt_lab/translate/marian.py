@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from ..settings import checksum, read_json
-from .pieces import Pieces, without_pickle
+from .pieces import Pieces, model_name, without_pickle
 from .protocol import Decoding, Hypothesis, cut_batches, flagged, joined, length_limit, refuse_lacking, seed_of
 
 # %% ../../nbs/12_translate.marian.ipynb #54d8f398
@@ -111,14 +111,16 @@ class MarianEngine:
     ):
         folder, self.batch_tokens, self.halved = Path(folder), batch_tokens, 0
         ct2 = (folder / 'model.bin').exists()
+        vocabulary = 'shared_vocabulary.json' if ct2 else 'vocab.json'
+        if missing := [f for f in ('config.json', 'source.spm', vocabulary) if not (folder / f).is_file()]: raise FileNotFoundError(f"{folder} is no Marian model: it lacks {', '.join(missing)}")
         self.pieces, self.device = Pieces(folder, longest), torch.device(device)
         self.model = (marian_of_ct2(folder, longest) if ct2 else MarianMTModel.from_pretrained(without_pickle(folder), dtype=torch.float32, use_safetensors=True).eval()).to(device)
-        words = read_json(folder / ('shared_vocabulary.json' if ct2 else 'vocab.json'))
+        words = read_json(folder / vocabulary)
         self.ids = words if isinstance(words, dict) else {piece: i for i, piece in enumerate(words)}
         said = read_json(folder / 'target_vocab.json') if (folder / 'target_vocab.json').exists() else self.ids
         self.words, self.eos, self.unk, self.pad = {i: p for p, i in said.items()}, self.ids['</s>'], self.ids['<unk>'], self.model.config.pad_token_id
         read = {p for pattern in ('model.bin', 'config.json', '*.safetensors', '*.spm', '*vocab*.json') for p in folder.glob(pattern)}
-        self.identity = dict(engine='transformers', model=folder.resolve().name, files={p.name: checksum(p) for p in sorted(read)}, batch_tokens=batch_tokens, longest=longest, version=1)
+        self.identity = dict(engine='transformers', model=model_name(folder), files={p.name: checksum(p) for p in sorted(read)}, batch_tokens=batch_tokens, longest=longest, version=1)
 
 # %% ../../nbs/12_translate.marian.ipynb #bbf7e82f
 @patch
