@@ -2,8 +2,10 @@
 
 One record a measurement, in nbs/papers/speed.json or in translation.json; a new one takes the place of the last of the same name.
 """
-import os, sys
+import os, sys, time
 from pathlib import Path
+
+import numpy as np
 
 from paranmt_lab.runs import commit, provenance
 from paranmt_lab.settings import read_json, write_json
@@ -28,8 +30,21 @@ def processor():
     return next((line.partition(':')[2].strip() for line in lines if line.startswith('model name')), 'unknown')
 
 
+def pace():
+    "What this machine gives at this time, whose cores others may share: GFLOP a second of a product in float32, GB a second of a copy, the best of five each."
+    x, y, z = np.ones((1_500, 1_500), np.float32), np.ones(25_000_000, np.float32), np.zeros(25_000_000, np.float32)
+    def best(call):
+        times = []
+        for _ in range(6):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return min(times[1:])
+    return dict(gflops=round(2 * len(x) ** 3 / best(lambda: x @ x) / 1e9, 1), copied_gb=round(2 * y.nbytes / best(lambda: np.copyto(z, y)) / 1e9, 1))
+
+
 def keep(name, path=PATH, **figures):
     "Write a measurement down, if the command says so: plain numbers, texts and lists of them."
     if 'keep' not in COMMAND.split(): return
     there = read_json(path) if path.exists() else {}
-    write_json(path, there | {name: provenance() | dict(command=COMMAND, commit=COMMIT, processor=processor(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | figures})
+    write_json(path, there | {name: provenance() | dict(command=COMMAND, commit=COMMIT, processor=processor(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | pace() | figures})
