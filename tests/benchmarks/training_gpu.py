@@ -1,10 +1,11 @@
-"""Pairs per second of the step that stays on a GPU. Needs a GPU, torch and numpy, and nothing else.
+"""Pairs per second of the step that stays on a GPU. Needs a GPU, torch and numpy, and nothing else; a BLSTM needs the whole workbench as well.
 
     python tests/benchmarks/training_gpu.py [FOLDER]     # arrays of one's own: the cache folder of a prepared training (`word.ids`, `word.offsets`, ...); without, a synthetic Zipf corpus
-    python tests/benchmarks/training_gpu.py --cpu        # a few steps on the CPU, to see that it runs
+    python tests/benchmarks/training_gpu.py --cpu        # a few small steps on the CPU, to see that it runs
 
 WORD, TRIGRAM and WORD,TRIGRAM of 300 dimensions and 50,000 rows at batch 100, M = 1, 20, 40: whole mega-batches, encoding and mining with them; what a played graph gives over the same operations one
-by one; and how long five epochs of five million pairs would take. Medians, least and most of REPEAT repetitions.
+by one; and how long five epochs of five million pairs would take. A BLSTM of 900 dimensions, whose step does not stay on the device: the trainer's own, on the synthetic corpus of training.py, where all
+that it imports is installed. Medians, least and most of REPEAT repetitions.
 """
 import sys, time
 from datetime import date
@@ -18,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # works from a che
 from paranmt_lab.training import resident
 from paranmt_lab.training.resident import Resident, Sentences, mega_batch
 
-REPEAT, ROWS, DIM, BATCH = 5, 50_000, 300, 100
+REPEAT, BATCH = 5, 100
+ROWS, DIM = (2_000, 20) if '--cpu' in sys.argv else (50_000, 300)
 TOKENS = {'word': 13.3, 'trigram': 77.}  # of a synthetic sentence
 MODELS = {'WORD': ['word'], 'TRIGRAM': ['trigram'], 'WORD,TRIGRAM': ['word', 'trigram']}
 
@@ -55,10 +57,22 @@ def rate(r, M, pairs, order):
 def spread(values): return f'{np.median(values):>11,.0f} ({min(values):,.0f} to {max(values):,.0f})'
 
 
+def blstm(device, M, pairs):
+    "Pairs per second of the trainer's step for a BLSTM of twice 450."
+    from dataclasses import replace
+    import training
+    lab = replace(training.LAB, device=device)
+    corpus = training.Corpus.create(f'blstm-{M}', lab)
+    corpus.write_pairs(0, training.synthetic(pairs))
+    c = replace(training.config('BLSTM', corpus.name, M, probes=0), hidden=10 if device == 'cpu' else 450)
+    trainee = training.Trainee(c, training.prepare(corpus, training.choose_pairs(corpus), c, lab, show=False), lab)
+    return [training.bare(trainee, pairs) for _ in range(1 if device == 'cpu' else REPEAT + 1)][-REPEAT:]
+
+
 def main(folder, device):
     torch.set_float32_matmul_precision('high')  # TF32
     small = device == 'cpu'
-    data = arrays(folder, 800 if small else 400_000)
+    data = arrays(folder, 40 * BATCH if small else 400_000)
     pairs = (len(next(iter(data.values()))[1]) - 1) // 2
     print(f'{date.today()}, {torch.cuda.get_device_name() if not small else "CPU"}, torch {torch.__version__}, {pairs:,} pairs, {"synthetic" if folder is None else "from a folder"}')
     print(f'{"model":14} {"M":>3} {"pairs/s, graphs played":>36} {"operations one by one":>36} {"5 x 5 million pairs":>20}')
@@ -73,6 +87,10 @@ def main(folder, device):
             try: single = [rate(learner(model, data, device), M, few, order) for _ in range(1 if small else REPEAT)]
             finally: resident._record = graphs
             print(f'{model:14} {M:3} {spread(played):>36} {spread(single):>36} {25e6 / np.median(played) / 60:16.1f} min', flush=True)
+    for M in (1, 20, 40):
+        try: rates = blstm(device, M, 400 if small else 40_000)
+        except ImportError as e: return print(f'BLSTM: not available ({e})')
+        print(f'{"BLSTM, 900":14} {M:3} {"-":>36} {spread(rates):>36} {25e6 / np.median(rates) / 60:16.1f} min', flush=True)
 
 
 if __name__ == '__main__':
