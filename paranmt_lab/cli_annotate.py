@@ -156,14 +156,16 @@ def adjudicate_(
     *,
     by:str='', # Who decides; lists the disputes if not given
     how:str='blind', # blind: somebody who has not rated the pair and sees no marks; discussion: marks are shown
+    together:str='', # Who discussed, as ADA,BEN
+    comment:str='', # Why it was decided so
     item:int=0, # The item to decide, with --strength, --fluency or both; asks about each dispute if not given
     strength:int=0, # 1 to 3; 0 leaves it open
     fluency:int=0, # 1 to 3; 0 leaves it open
 ):
     "List what raters disagree on, or record decisions about it. No rating is changed."
-    log = _log()
+    log, reached = _log(), dict(together=together.split(',') if together else (), comment=comment)
     if item and not by: raise typer.BadParameter('a decision needs a name: --by NAME', param_hint='--item')
-    if item: return show_note(f'Decided, as event {adjudicate(log, campaign, by, item, strength or None, fluency or None, how):,}.')
+    if item: return show_note(f'Decided, as event {adjudicate(log, campaign, by, item, strength or None, fluency or None, how, **reached):,}.')
     found = disputes(log, campaign)
     if not len(found): return show_note('Nothing is in dispute' + (': every dispute has a decision.' if len(disputes(log, campaign, decided=True)) else '.'))
     if not by: return show_table(found[['item', 'strength', 'fluency']].join(found[['reference', 'translation']].map(shorten, width=40, placeholder=' ...')), f'{campaign}: marks in dispute, the widest apart first')
@@ -172,7 +174,7 @@ def adjudicate_(
     for row in found[~found['item'].isin(rated)].itertuples():
         _texts(row, how == 'discussion')
         marks = [_ask(scale) for scale in SCALES]
-        if any(marks): adjudicate(log, campaign, by, int(row.item), *marks, how)
+        if any(marks): adjudicate(log, campaign, by, int(row.item), *marks, how, **reached)
 
 # %% ../nbs/70_cli_annotate.ipynb #46b94dcf
 @command(annotate_app, 'backup')

@@ -560,6 +560,40 @@ def test_pages_and_command_line_on_either_engine(url, tmp_path, monkeypatch):
     assert adjudicated(log, 'talk')['item'].tolist() == [2] and len(ratings(log, 'again')) == 12
 
 
+def test_a_discussion_is_written_down_on_the_page(url, tmp_path, monkeypatch):
+    pytest.importorskip('streamlit')
+    from streamlit.testing.v1 import AppTest
+    from paranmt_lab.pages import access
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', guidelines=''), pairs(3))
+    for who, mark in (('ann', 3), ('<b>bob</b>', 1)):
+        for k in range(3): submit(log, 'talk', who, next_item(log, 'talk', who).item, mark, 3, f'{k}')
+    marks = ratings(log, 'talk')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path)), monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
+    script = f"from paranmt_lab.pages import access, agreement\nagreement._outcome()\nagreement._one_item(access.open_log({url!r}), 'talk', 2, access.signed_in(must=False))"
+    at = AppTest.from_string(script, default_timeout=60)
+    at.query_params['annotator'] = 'dana'
+    at.run()
+    assert at.multiselect[0].value == ['<b>bob</b>', 'ann'] and {c for c in at.dataframe[0].value.annotator} == {'ann', '<b>bob</b>'}
+    at.multiselect[0].set_value(['ann', '<b>bob</b>'])
+    at.button_group(key='joint_strength_2').set_value(2)
+    at.text_area[0].set_value('=because')
+    for _ in range(2): at.button[0].click().run()
+    assert not at.exception and not at.error and len(log.events('adjudicated')) == 1
+    event = log.events('adjudicated').iloc[0]
+    assert (event.annotator, event['item']) == ('dana', 2) and event.payload == dict(strength=2, fluency=None, how='discussion', together=['ann', '<b>bob</b>'], comment='=because', of=['<b>bob</b>', 'ann'])
+    at.button_group(key='joint_fluency_2').set_value(1)
+    at.button[0].click().run()
+    assert adjudicated(log, 'talk')[['strength', 'fluency']].values.tolist() == [[2, 1]] and len(log.events('adjudicated')) == 2
+    assert ratings(log, 'talk').equals(marks)
+    now = export(log, 'talk', tmp_path / 'now.csv')
+    back = EventLog(f'sqlite:///{tmp_path}/back.sqlite')
+    import_answers(back, Campaign('talk', guidelines=''), read_answers(now))
+    assert adjudicated(back, 'talk').equals(adjudicated(log, 'talk')) and export(back, 'talk', tmp_path / 'again.csv').read_bytes() == now.read_bytes()
+    monkeypatch.setattr(access, 'user', lambda: dict(email='eve@example.org', email_verified=True))   # no researcher
+    assert not AppTest.from_string(script, default_timeout=60).run().button
+
+
 def test_pages_for_an_account_that_may_only_read(server, tmp_path, monkeypatch):
     pytest.importorskip('streamlit')
     url = server.new()

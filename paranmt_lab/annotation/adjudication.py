@@ -7,6 +7,7 @@ __all__ = ['ADJUDICATED', 'HOW', 'adjudicate', 'decisions', 'adjudicated', 'in_d
 
 # %% ../../nbs/34_annotation.adjudication.ipynb #66430169
 import json
+from collections.abc import Iterable
 from datetime import datetime
 
 import pandas as pd
@@ -28,6 +29,12 @@ def _decision(strength, fluency, how):
     if how not in HOW: raise Refused(f'how = {str(how)[:20]!r}, expected {" or ".join(HOW)}')
     return dict(strength=strength, fluency=fluency, how=how)
 
+def _reached(how, together, comment):
+    "How a decision came about: who discussed and what they say, where there is something."
+    people = list(dict.fromkeys(map(person, together)))
+    if people and how == 'blind': raise Refused(f'a blind decision is one person\'s: {people[0]} cannot take part in it')
+    return {k: v for k, v in dict(together=people, comment=storable(comment, 'comment').strip()).items() if v}
+
 # %% ../../nbs/34_annotation.adjudication.ipynb #9ebba83f
 def _raters(db, campaign, item):
     "Who has rated an item; a refusal where that is nobody."
@@ -46,9 +53,12 @@ def adjudicate(
     fluency:int|None,     # 1 to 3; None where it is not decided
     how:str='blind',      # One of `HOW`
     token:str|None=None,  # Made up by the sender, once for each decision
+    together:Iterable[str]=(), # Who discussed it, whoever writes it down among them or not
+    comment:str='',       # Why, in the words of whoever decided
 ) -> int:                 # Number of the event
     "Decide an item. The last decision about it holds."
-    who, item, said = person(annotator), int(item), _decision(strength, fluency, how) # an item out of a frame is no int to SQLite
+    who, item = person(annotator), int(item) # an item out of a frame is no int to SQLite
+    said = _decision(strength, fluency, how) | _reached(how, together, comment)
     with log.writing() as db:
         campaign_in(db, campaign)
         if token and (done := _given(db, who, token, campaign, item, said)): return done
@@ -68,12 +78,12 @@ def decisions(
     db:sa.Connection, # Of `reading` or `writing`
     campaign:str,     # Name of the campaign
     at:int,           # Number of the last event that counts, of `moment`
-) -> pd.DataFrame:    # item, annotator, strength, fluency, how, time; one row an item
+) -> pd.DataFrame:    # item, annotator, strength, fluency, how, together (a tuple of names), comment, time; one row an item
     "The decisions that held at a moment; of one that was imported the time is that of its file."
     rows = run(db, 'SELECT item, annotator, payload, time FROM events WHERE campaign = :c AND kind = :k AND id <= :at ORDER BY id', c=campaign, k=ADJUDICATED, at=at).all()
-    last = {r.item: (r.item, r.annotator, *map(said.get, (*SCALES, 'how')), said.get('said', r.time)) for r in rows for said in [json.loads(r.payload)]}
-    found = pd.DataFrame([last[i] for i in sorted(last)], columns=['item', 'annotator', *SCALES, 'how', 'time'])
-    return found.astype({k: 'Int64' for k in ('item', *SCALES)})
+    last = {r.item: (r.item, r.annotator, *map(said.get, (*SCALES, 'how')), tuple(said.get('together', ())), said.get('comment'), said.get('said', r.time)) for r in rows for said in [json.loads(r.payload)]}
+    found = pd.DataFrame([last[i] for i in sorted(last)], columns=['item', 'annotator', *SCALES, 'how', 'together', 'comment', 'time'])
+    return found.astype({k: 'Int64' for k in ('item', *SCALES)} | dict(comment=object))
 
 def adjudicated(
     log:EventLog,                  # The database

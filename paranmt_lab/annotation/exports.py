@@ -30,6 +30,16 @@ ANSWERS = pa.schema([('campaign', pa.string()), ('item', pa.int64()), ('pair_id'
 STATES = ('rated', 'discarded', 'skipped', 'late', ADJUDICATED)
 
 # %% ../../nbs/34_annotation.exports.ipynb #bb026833
+def _reached(how, together): return f'{how}: {json.dumps(together, ensure_ascii=False)}' if together else how
+
+def _how(reason):
+    "(how, together) of a decision's row; a `ValueError` where it is neither of them."
+    how, _, names = (reason or '').partition(': ')
+    together = json.loads(names or '[]')
+    if how not in HOW or not isinstance(together, list): raise ValueError(reason)
+    return how, [person(name) for name in together]
+
+# %% ../../nbs/34_annotation.exports.ipynb #16fda2da
 _ITEM = ['item', 'pair_id', 'stratum', 'weight', 'repeat_of', 'gold']
 
 def answers(
@@ -42,7 +52,7 @@ def answers(
         campaign_in(db, campaign)
         found, decided = standing(db, campaign, moment(db, at)), decisions(db, campaign, moment(db, at))
         items = run(db, f"SELECT {', '.join(_ITEM)}, content FROM items WHERE campaign = :c ORDER BY item", c=campaign).all()
-    if len(decided): found = pd.concat([found, decided.rename(columns=dict(how='reason')).assign(state=ADJUDICATED)]).sort_values(['item', 'annotator'], kind='stable')
+    if len(decided): found = pd.concat([found, decided.assign(state=ADJUDICATED, reason=list(map(_reached, decided.how, decided.together)))]).sort_values(['item', 'annotator'], kind='stable')
     found, place = found[found.state.isin(STATES)], {r.item: i for i, r in enumerate(items)}
     rows = pa.array([place[i] for i in found.item], pa.int64())
     texts = json.loads(f"[{','.join(r.content for r in items)}]")
@@ -119,7 +129,7 @@ configs:
 | `repeat_of`, `gold` | the item that this one repeats; the right answer of an item to learn on |
 | `annotator`, `state` | who answered; `rated`, `discarded`, `skipped`, `late` (after its places had been filled: does not count), or `adjudicated` (a decision about the pair) |
 | `strength`, `fluency` | the marks, 1 to 3 |
-| `reason`, `comment`, `time`, `seconds` | why discarded, or how decided; a remark; when (UTC); how long it took |
+| `reason`, `comment`, `time`, `seconds` | why discarded, or how decided and by whom; a remark; when (UTC); how long it took |
 
 | stratum | pairs in the corpus | drawn |
 |---|---|---|
@@ -222,6 +232,10 @@ def _words(value, name, where):
     try: return storable(str(value), name, 1_000_000)
     except ValueError as e: raise ValueError(f'{where}: {e}') from None
 
+def _is_how(reason):
+    try: return bool(_how(reason))
+    except ValueError: return False
+
 # %% ../../nbs/34_annotation.exports.ipynb #7a42f753
 def _checked(row, where):
     "A row in the columns of `ANSWERS`, or an error that says where and what to do."
@@ -230,7 +244,8 @@ def _checked(row, where):
     problems = [(not found['annotator'], 'no annotator; every row needs one'), (not found['reference'] or not found['translation'], 'reference or translation is missing; both are needed'),
                 (found['state'] not in STATES, f"state {found['state']!r}: expected {', '.join(STATES)}"),
                 (found['state'] in ('rated', ADJUDICATED) and found['strength'] is None and found['fluency'] is None, 'neither strength nor fluency; delete the row, or say in `state` what it is'),
-                *((found['state'] == state and found['reason'] not in known, f"reason {found['reason']!r}: expected {', '.join(known)}") for state, known in (('discarded', REASONS), (ADJUDICATED, HOW)))]
+                (found['state'] == 'discarded' and found['reason'] not in REASONS, f"reason {found['reason']!r}: expected {', '.join(REASONS)}"),
+                (found['state'] == ADJUDICATED and not _is_how(found['reason']), f"reason {found['reason']!r}: expected {', '.join(HOW)}, the latter with a list of names or without")]
     for wrong, why in problems:
         if wrong: raise ValueError(f'{where}: {why}')
     return found | dict(annotator=person(found['annotator']), where=where)
@@ -286,7 +301,8 @@ _EVENT = 'INSERT INTO events (time, annotator, kind, campaign, item, payload) VA
 
 def _decided(r, raters, now):
     "Payload of a decision."
-    return dict(strength=r['strength'], fluency=r['fluency'], how=r['reason'], of=raters, said=r['time'] or now)
+    how, together = _how(r['reason'])
+    return dict(strength=r['strength'], fluency=r['fluency'], how=how, of=raters, said=r['time'] or now) | {k: v for k, v in dict(together=together, comment=r['comment']).items() if v}
 
 def _events(frame, campaign, now):
     "Events of an import."

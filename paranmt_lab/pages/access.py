@@ -68,11 +68,14 @@ def _name():
     st.button('Sign in', icon=':material/login:', on_click=st.login, type='primary')
     st.stop()
 
-def signed_in() -> str: # Name of the rater
-    "Who rates; without an answer the page ends here."
+def signed_in(
+    must:bool=True, # Whether the page ends here without an answer
+) -> str:           # Name of the rater; empty where nobody has said one and nobody must
+    "Who rates."
     name = _name()
     try: return person(name)
     except (Refused, ValueError) as e:
+        if not must: return ''
         st.info('Who are you? Write your name into the field on the left.' if not name.strip() else escaped(e), icon=':material/person:')
         st.stop()
 
