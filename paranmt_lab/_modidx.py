@@ -413,6 +413,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'paranmt_lab/annotation/store.py'),
                                               'paranmt_lab.annotation.store._version': ( 'annotation.store.html#_version',
                                                                                          'paranmt_lab/annotation/store.py'),
+                                              'paranmt_lab.annotation.store.add_rows': ( 'annotation.store.html#add_rows',
+                                                                                         'paranmt_lab/annotation/store.py'),
                                               'paranmt_lab.annotation.store.false_negatives': ( 'annotation.store.html#false_negatives',
                                                                                                 'paranmt_lab/annotation/store.py'),
                                               'paranmt_lab.annotation.store.flag': ( 'annotation.store.html#flag',

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from fastcore.basics import patch
 
 from .campaigns import FLUENCIES, STRENGTHS, Campaign, campaign_in
-from .store import EventLog, frame_of, moment, note, run, stamp, storable
+from .store import EventLog, add_rows, frame_of, moment, note, run, stamp, storable
 
 # %% ../../nbs/34_annotation.queue.ipynb #5f0a838b
 @dataclass(frozen=True)
@@ -606,6 +606,7 @@ def _derived(db, plan, at):
     items = {r.item: r for r in run(db, 'SELECT item, stratum, repeat_of FROM items WHERE campaign = :c AND gold IS NULL', c=plan.name)}
     taken = Counter(now.item[now.state.isin(HOLDING)])
     places = [dict(campaign=plan.name, item=i, open=plan.overlap - taken[i], repeat_of=r.repeat_of) for i, r in items.items()]
+    now = now.astype({k: 'Int64' for k in SCALES}) # COPY takes no 3.0 for a whole number
     assignments = now.astype(object).where(now.notna(), None).assign(campaign=plan.name).sort_values(['annotator', 'item']).to_dict('records')
     return dict(assignments=assignments, places=places, acts=list(acts.values()), counts=_counted(now, items, plan.name))
 
@@ -628,8 +629,7 @@ def rebuild_in(
     made = _derived(db, plan, moment(db))
     for table in ('assignments', 'places', 'acts', 'counts'): run(db, f'DELETE FROM {table} WHERE campaign = :c', c=plan.name)
     for table, rows in made.items():
-        columns = list(rows[0]) if rows else []
-        for k in range(0, len(rows), 10_000): run(db, f'''INSERT INTO {table} ({', '.join(f'"{c}"' for c in columns)}) VALUES ({', '.join(':' + c for c in columns)})''', *rows[k:k + 10_000])
+        for k in range(0, len(rows), 10_000): add_rows(db, table, rows[k:k + 10_000])
 
 # %% ../../nbs/34_annotation.queue.ipynb #c7ba85be
 def rebuild(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CAUSES', 'PATIENCE', 'PRAGMAS', 'SERVER_OPTIONS', 'LOCK', 'SILENCE', 'MIGRATIONS', 'EVENT', 'FALSE_NEGATIVE',
            'SENTENCES', 'sqlite_path', 'server_url', 'StoreError', 'Busy', 'Full', 'ReadOnly', 'Unreachable', 'Damaged',
-           'NewerSchema', 'EventLog', 'run', 'frame_of', 'stamp', 'note', 'storable', 'moment', 'flag',
+           'NewerSchema', 'EventLog', 'run', 'frame_of', 'add_rows', 'stamp', 'note', 'storable', 'moment', 'flag',
            'false_negatives', 'flagged_pairs']
 
 # %% ../../nbs/34_annotation.store.ipynb #98ce7b73
@@ -218,6 +218,23 @@ def frame_of(
     "Rows as a frame."
     names = list(rows.keys())
     return pd.DataFrame(list(map(tuple, rows.all())), columns=names)
+
+# %% ../../nbs/34_annotation.store.ipynb #2263df0e
+def add_rows(
+    db:sa.Connection, # Of `writing`
+    table:str,        # Name of a table
+    rows:list[dict],  # Column to value, all with the same columns in the same order
+):
+    "Write many rows of a table."
+    if not rows: return
+    columns = ', '.join(f'"{c}"' for c in rows[0])
+    if db.dialect.name != 'postgresql':
+        run(db, f"INSERT INTO {table} ({columns}) VALUES ({', '.join(f':{c}' for c in rows[0])})", *rows)
+        return
+    try:
+        with db.connection.cursor() as cursor, cursor.copy(f'COPY {table} ({columns}) FROM STDIN') as copy:
+            for row in rows: copy.write_row(tuple(row.values()))
+    except db.dialect.dbapi.Error as e: raise sa.exc.DBAPIError(f'COPY {table}', None, e) from e
 
 # %% ../../nbs/34_annotation.store.ipynb #bc89eed3
 _START = dict(
