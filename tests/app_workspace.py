@@ -92,11 +92,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(workspace: Path, *options: str, port: int = 0, **variables: str):
+def serving(workspace: Path, *options: str, port: int = 0, script: Path = ROOT / 'app.py', **variables: str):
     "The app on a workspace while the block lasts: its address and its process. Afterwards its log must not hold a traceback."
     port, log = port or free_port(), Path(workspace) / 'app.log'
     with log.open('wb') as out:
-        server = subprocess.Popen([sys.executable, '-m', 'streamlit', 'run', str(ROOT / 'app.py'), '--server.port', str(port), '--server.address', '127.0.0.1', '--server.headless', 'true', '--server.fileWatcherType', 'none', *options],
+        server = subprocess.Popen([sys.executable, '-m', 'streamlit', 'run', str(script), '--server.port', str(port), '--server.address', '127.0.0.1', '--server.headless', 'true', '--server.fileWatcherType', 'none', *options],
                                   env=os.environ | {'PARANMT_WORKSPACE': str(workspace), 'OMP_NUM_THREADS': '1'} | variables, cwd=ROOT, stdout=out, stderr=out)
         try:
             for _ in range(240):

@@ -11,6 +11,7 @@ import statistics
 from contextlib import closing
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from raters import CHROMIUM, Rater, events, made, standing
 
@@ -369,9 +370,49 @@ def test_agreement_views(judged, log, rater, workspace):
         assert one.tab.evaluate('window.hacked') is None and not one.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] script')
     visit(one, 'agreement')
     with one.tab.expect_download() as file: one.tab.click('.st-key-export_CSV button')
-    import pandas as pd
     saved = pd.read_csv(file.value.path())
     assert {(r.item, r.annotator): ('rated', r.strength, r.fluency) for r in saved.itertuples()} == standing(workspace, judged)
+
+
+SLOWLY = """
+import time
+from paranmt_lab.pages import agreement
+if not hasattr(agreement, 'at_once'):
+    agreement.at_once = agreement.agreement_table
+    def slowly(*of, resamples=1000):
+        time.sleep(3 * bool(resamples))
+        return agreement.at_once(*of, resamples=resamples)
+    agreement.agreement_table = slowly
+agreement.page()
+"""
+
+
+def test_intervals_come_by_themselves(browser, tmp_path):
+    "The page is drawn without intervals that take long; they follow without a click, are kept, and give way to new ones after the next rating."
+    from app_workspace import serving
+    from paranmt_lab.annotation.queue import next_item, submit
+    from paranmt_lab.annotation.store import EventLog
+    log = EventLog(f'sqlite:///{tmp_path}/annotations.sqlite')
+    made(log, 'slow', 40, overlap=3)
+    def rate(who, k, mark): submit(log, 'slow', who, next_item(log, 'slow', who).item, mark, 3, f'{k}')
+    for who in ('ada', 'bob'):
+        for k in range(40): rate(who, k, 1 + (k + (who == 'bob') * (k > 35)) % 3)
+    (tmp_path / 'slowly.py').write_text(SLOWLY)
+    with serving(tmp_path, script=tmp_path / 'slowly.py') as (address, _):
+        one = Rater(browser.new_context(viewport={'width': 1440, 'height': 1300}), address)
+        row = "[...document.querySelectorAll('[data-testid=stDataFrame] td')].slice(2, 5).map(e => e.textContent)"   # percent, alpha ordinal, AC2 of the first stratum
+        one.tab.add_init_script(f"window.drawn = []; setInterval(() => {{ const now = {row}.join(); if (now && now !== drawn.at(-1)) drawn.push(now); }}, 20)")
+        def intervals(): return one.tab.wait_for_function(f"() => {{ const now = {row}; return now.length && now.every(c => c.includes('[')) && now.join(); }}").json_value()
+        one.tab.goto(f'{address}/?campaign=slow')
+        first = intervals()
+        drawn = one.tab.evaluate('drawn')
+        assert '[' not in drawn[0] and drawn[-1] == first, drawn
+        one.tab.reload()
+        assert intervals() == first and one.tab.evaluate('drawn') == [first]                       # kept
+        rate('cleo', 0, 3)
+        one.tab.reload()
+        assert intervals() != first and first not in one.tab.evaluate('drawn') and '[' not in one.tab.evaluate('drawn')[0]
+        one.close()
 
 
 def test_deciding_blind(judged, workspace, rater):
