@@ -745,6 +745,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'paranmt_lab.cluster._Worker.__init__': ('cluster.html#_worker.__init__', 'paranmt_lab/cluster.py'),
                                      'paranmt_lab.cluster._Worker.work': ('cluster.html#_worker.work', 'paranmt_lab/cluster.py'),
                                      'paranmt_lab.cluster._ray': ('cluster.html#_ray', 'paranmt_lab/cluster.py'),
+                                     'paranmt_lab.cluster._result': ('cluster.html#_result', 'paranmt_lab/cluster.py'),
                                      'paranmt_lab.cluster.in_processes': ('cluster.html#in_processes', 'paranmt_lab/cluster.py'),
                                      'paranmt_lab.cluster.in_ray': ('cluster.html#in_ray', 'paranmt_lab/cluster.py'),
                                      'paranmt_lab.cluster.places': ('cluster.html#places', 'paranmt_lab/cluster.py')},

@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from .runs import worker_pool
@@ -32,7 +33,11 @@ def in_processes(
             if not running: return
             done, running = wait(running, timeout=1, return_when=FIRST_COMPLETED)
             tick()
-            for d in done: yield d.result()
+            for d in done: yield _result(d)
+
+def _result(done):
+    try: return done.result()
+    except BrokenProcessPool: raise RuntimeError('a worker process was killed, perhaps for want of memory; what is finished stands: give the same command again, with fewer processes if memory is short') from None
 
 # %% ../nbs/04_cluster.ipynb #c5fe631a
 def _ray():
@@ -55,7 +60,12 @@ def places(
 class _Worker:
     "What an actor is."
     def __init__(self, start, args): start(*args)
-    def work(self, f, task): return f(*task)
+    def work(self,
+        f:Callable, # Function of a task
+        task:tuple, # Its arguments
+    ) -> Any:       # Its result
+        "Do one task."
+        return f(*task)
 
 # %% ../nbs/04_cluster.ipynb #7530582c
 def in_ray(
@@ -71,7 +81,7 @@ def in_ray(
     n, asks = places(ray.cluster_resources(), share)
     queue, running, lost = deque(tasks), {}, 0
     begin = lambda: ray.remote(_Worker).options(**asks).remote(start, args)
-    def submit(actor):
+    def submit(actor): # one that is free
         if not queue or stopping(): return ray.kill(actor)
         task = queue.popleft()
         running[actor.work.remote(work, task)] = actor, task

@@ -89,7 +89,7 @@ def merge_segments(
 ) -> np.ndarray:           # [n] segment numbers, those that belong together the same
     "Make one segment of the segments of each two pairs."
     parent = {}
-    def root(x):
+    def root(x): # a segment
         while (y := parent.get(x, x)) != x: x = y
         return x
     for a, b in pairs:
