@@ -794,6 +794,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'paranmt_lab.corpus.Corpus.batches': ('corpus.html#corpus.batches', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus.build_index': ('corpus.html#corpus.build_index', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus.check': ('corpus.html#corpus.check', 'paranmt_lab/corpus.py'),
+                                    'paranmt_lab.corpus.Corpus.checksum_of': ('corpus.html#corpus.checksum_of', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus.checksums': ('corpus.html#corpus.checksums', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus.connect': ('corpus.html#corpus.connect', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus.count': ('corpus.html#corpus.count', 'paranmt_lab/corpus.py'),

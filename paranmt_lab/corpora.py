@@ -68,8 +68,11 @@ def derive(
     facts = json.loads(json.dumps(dict(operation=operation, shard_rows=shard_rows, inputs={c.name: fingerprint(c.checksums) for c in corpora}, measures=measures, licence=licences(corpora))))
     begun = {k: v for k, v in out.manifest('derive').items() if k in facts}
     if (begun or out.shards) and begun != facts: raise ValueError(f'corpus {name!r} is there and was made otherwise; give the new one another name')
+    there = set(out.sizes) - {shard for m in measures for shard in out.missing(m)}
+    if out.manifest('derive').get('pairs') == sum(out.sizes[shard] for shard in there): return out
     out.write_manifest('derive', facts)
     for shard, table in enumerate(_cut(_stream(corpora, ROWS + measures), keep, shard_rows)):
+        if shard in there: continue
         out.write_pairs(shard, table.select(ROWS))
         for m in measures: out.write_measure(m, shard, table[m].to_numpy())
     out.write_manifest('derive', facts | dict(pairs=out.rows, made=provenance()))
@@ -93,7 +96,7 @@ def merge(
     return derive(corpora, name, dict(merge=[c.name for c in corpora]), None, shard_rows, s)
 
 # %% ../nbs/23_corpora.ipynb #0e25c428
-_PLAIN = r"trim(regexp_replace(lower(nfc_normalize({0})), '[\s\p{{P}}\p{{S}}]+', ' ', 'g'))"
+_PLAIN = r"trim(regexp_replace(lower(nfc_normalize({0})), '[\s\p{{Z}}\p{{P}}\p{{S}}]+', ' ', 'g'))"
 
 def pair_keys(
     corpora:Sequence[Corpus], # Corpora

@@ -220,6 +220,15 @@ def write_pairs(self:Corpus,
             raise ValueError(f'{path} is there with other content ({old}, not {new}): pairs are written once; use a new corpus name')
     return path
 
+# %% ../nbs/02_corpus.ipynb #7200831e
+@patch
+def checksum_of(self:Corpus,
+    shard:int, # Number of a shard
+) -> str:      # Checksum of its pairs
+    "Checksum of one shard, in whatever state the others are."
+    if fact := self._fact(self.folder / 'pairs' / _part(shard)): return fact[2]
+    raise ValueError(f'{self.name} has no shard {shard}')
+
 # %% ../nbs/02_corpus.ipynb #c3f69166
 @patch
 def _measure(self:Corpus, measure):

@@ -135,7 +135,7 @@ def readable(
     bad, good = unreadable(bitext, _numbers(bitext)) if thorough else {}, {}
     for shard in _numbers(bitext):
         if shard in bad: continue
-        try: good[shard] = bitext._fact(_shard_path(bitext, shard))[2]
+        try: good[shard] = bitext.checksum_of(shard)
         except ValueError as e: bad[shard] = str(e).partition(': ')[2] or str(e)
     return good, bad
 

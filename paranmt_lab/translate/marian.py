@@ -91,6 +91,7 @@ def marian_of_ct2(
 ) -> MarianMTModel:  # The same in Transformers, float32
     "Read a CTranslate2 model as a Transformers model."
     arrays = read_ct2(Path(folder) / 'model.bin')
+    if not np.array_equal(arrays['encoder/embeddings_0/weight'], arrays['decoder/embeddings/weight']): raise ValueError(f'{folder}: a model of two vocabularies, which is not read back from CTranslate2; name the Transformers folder that it was made of')
     model, state = MarianMTModel(_config(arrays, longest)), {}
     for side in ('encoder', 'decoder'):
         for i in range(getattr(model.config, f'{side}_layers')): state |= _layer(arrays, side, i)
