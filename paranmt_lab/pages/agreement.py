@@ -208,7 +208,7 @@ def _one_item(log, campaign, item, who):
     said = said_about(log, campaign, item)
     st.dataframe(_shown(said), key='said', hide_index=True, placeholder='')
     decision = adjudicated(log, campaign).query('item == @item', local_dict=dict(item=item))
-    if len(decision): st.dataframe(_shown(decision.assign(together=decision.together.map(', '.join))), key='decision', hide_index=True)
+    if len(decision): st.dataframe(_shown(decision.assign(together=decision.together.map(', '.join))), key='decision', hide_index=True, placeholder='')
     if researcher(settings()): _joint(log, campaign, item, said.annotator[said.state == 'rated'].tolist(), who)
 
 # %% ../../nbs/62_pages.agreement.ipynb #733fc597
