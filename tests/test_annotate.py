@@ -376,11 +376,13 @@ def test_agreement_views(judged, log, rater, workspace):
 
 SLOWLY = """
 import time
+from pathlib import Path
 from paranmt_lab.pages import agreement
+go = Path(__file__).with_name('go')
 if not hasattr(agreement, 'at_once'):
     agreement.at_once = agreement.agreement_table
     def slowly(*of, resamples=1000):
-        time.sleep(3 * bool(resamples))
+        while resamples and not go.exists(): time.sleep(.05)
         return agreement.at_once(*of, resamples=resamples)
     agreement.agreement_table = slowly
 agreement.page()
@@ -404,13 +406,18 @@ def test_intervals_come_by_themselves(browser, tmp_path):
         one.tab.add_init_script(f"window.drawn = []; setInterval(() => {{ const now = {row}.join(); if (now && now !== drawn.at(-1)) drawn.push(now); }}, 20)")
         def intervals(): return one.tab.wait_for_function(f"() => {{ const now = {row}; return now.length && now.every(c => c.includes('[')) && now.join(); }}").json_value()
         one.tab.goto(f'{address}/?campaign=slow')
+        one.tab.wait_for_function('drawn.length')
+        (tmp_path / 'go').touch()
         first = intervals()
         drawn = one.tab.evaluate('drawn')
         assert '[' not in drawn[0] and drawn[-1] == first, drawn
         one.tab.reload()
         assert intervals() == first and one.tab.evaluate('drawn') == [first]                       # kept
         rate('cleo', 0, 3)
+        (tmp_path / 'go').unlink()
         one.tab.reload()
+        one.tab.wait_for_function('drawn.length')
+        (tmp_path / 'go').touch()
         assert intervals() != first and first not in one.tab.evaluate('drawn') and '[' not in one.tab.evaluate('drawn')[0]
         one.close()
 
