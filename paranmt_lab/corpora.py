@@ -7,7 +7,7 @@ __all__ = ['ROWS', 'shared_measures', 'derive', 'licences', 'merge', 'pair_keys'
            'read_paranmt', 'import_paranmt', 'export_jsonl', 'dataset_card', 'export_dataset']
 
 # %% ../nbs/23_corpora.ipynb #23e4ec55
-import gzip, json, math, os, re, shutil
+import gzip, json, math, re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from .bitext.base import Fault, Input, Options, Record, checked, lines
 from .bitext.importing import ShardWriter, rejects_of
 from .corpus import PAIRS, Corpus
 from .runs import fingerprint, provenance
-from .settings import Settings, atomic, checksum
+from .settings import Settings, atomic, checksum, whole_folder
 from .translate.protocol import decoding_told
 
 # %% ../nbs/23_corpora.ipynb #15cca57f
@@ -263,10 +263,10 @@ _ABOUT = dict(pair_id='number of the pair, shard times 1,000,000,000 plus row', 
               translation_score='log-probability divided by the length in pieces', flags='what was unusual about source or translation', paraphrase_score='cosine of both sides under a sentence encoder')
 
 # %% ../nbs/23_corpora.ipynb #c3e77db9
-def _ours(folder):
-    "Whether a folder is absent, empty, or an export and nothing else."
-    there = [p.relative_to(folder).as_posix() for p in folder.rglob('*')] if folder.is_dir() else []
-    return (folder.is_dir() or not folder.exists()) and all(p in ('README.md', 'data') or re.fullmatch(r'data/train-\d{5}-of-\d{5}\.parquet', p) for p in there)
+def _is_export(folder):
+    "Whether a folder holds an export and nothing else."
+    there = [p.relative_to(folder).as_posix() for p in folder.rglob('*')]
+    return all(p in ('README.md', 'data') or re.fullmatch(r'data/train-\d{5}-of-\d{5}\.parquet', p) for p in there)
 
 # %% ../nbs/23_corpora.ipynb #92ce7b33
 def export_dataset(
@@ -277,16 +277,12 @@ def export_dataset(
     "Write a folder that `datasets.load_dataset` loads, with a card."
     names, folder, n = corpus.known(list(columns or _filled(corpus))), Path(folder), len(corpus.shards)
     if not n: raise ValueError(f'corpus {corpus.name!r} is empty: there is nothing to export')
-    if not _ours(folder): raise ValueError(f'{folder} holds something else; name a new folder')
-    part, size = folder.with_name(f'.{folder.name}.{os.getpid()}.part'), 0
-    try:
+    size = 0
+    with whole_folder(folder, _is_export) as part:
         for k, shard in enumerate(corpus.sizes):
             table = pa.Table.from_batches(list(corpus.batches(names, shard)))
             table = pa.table([c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns], names=names)
             size += table.nbytes
             with atomic(part / f'data/train-{k:05d}-of-{n:05d}.parquet') as file: pq.write_table(table, file, compression='zstd', row_group_size=10_000)
         with atomic(part / 'README.md') as file: file.write_text(_front(corpus.name, table.schema, corpus.rows, size, licences([corpus])) + dataset_card(corpus, names), encoding='utf-8')
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    finally: shutil.rmtree(part, ignore_errors=True)
     return folder

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['DEFAULTS', 'NOT_KEYS', 'FULL', 'SettingsError', 'Settings', 'load_settings', 'find_settings', 'settings', 'safe_name',
-           'inside', 'find_model', 'atomic', 'write_json', 'read_json', 'checksum']
+           'inside', 'find_model', 'atomic', 'whole_folder', 'write_json', 'read_json', 'checksum']
 
 # %% ../nbs/00_settings.ipynb #8d66924e
-import configparser, errno, hashlib, json, os, re, threading
+import configparser, errno, hashlib, json, os, re, shutil, threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 # %% ../nbs/00_settings.ipynb #a0a91217
 class SettingsError(ValueError):
@@ -184,6 +184,26 @@ def _sync_folder(folder):
     fd = os.open(folder, os.O_RDONLY)
     try: os.fsync(fd)
     finally: os.close(fd)
+
+# %% ../nbs/00_settings.ipynb #16f616f1
+@contextmanager
+def whole_folder(
+    folder:Path,                  # Folder to make
+    replaced:Callable[[Path], bool], # Whether one that is there and holds something may be replaced
+) -> Iterator[Path]:              # Empty folder beside it, to fill instead
+    "Make a folder wholly or not at all."
+    folder = Path(folder).absolute()
+    if folder.exists() and not (folder.is_dir() and (replaced(folder) or not any(folder.iterdir()))): raise ValueError(f'{folder} holds something else; name a new folder')
+    part, old = (folder.with_name(f'.{folder.name}.{threading.get_native_id()}.{end}') for end in ('part', 'old'))
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if folder.exists(): folder.rename(old)
+        part.rename(folder)
+    finally:
+        if old.exists() and not folder.exists(): old.rename(folder)
+        for left in (part, old): shutil.rmtree(left, ignore_errors=True)
 
 # %% ../nbs/00_settings.ipynb #8bdf3fad
 def write_json(

@@ -18,7 +18,7 @@ from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, dispute
 from paranmt_lab.annotation.campaigns import Campaign, CampaignThere, Gold, campaign_items, create_campaign, draw, keep_campaign, list_campaigns
 from paranmt_lab.annotation.exports import answers, export, import_answers, read_answers
 from paranmt_lab.annotation.queue import HOLDING, REASONS, Empty, Refused, Task, comment, derived_rows, discard, label_patterns, next_item, own_answers, progress, ratings, rebuild, revise, skip, submit, undo
-from paranmt_lab.annotation.store import Damaged, EventLog, Full, NewerSchema, ReadOnly, StoreError, Unreachable, false_negatives, flag, run
+from paranmt_lab.annotation.store import Damaged, EventLog, Full, NewerSchema, ReadOnly, StoreError, Unreachable, add_rows, false_negatives, flag, run
 from paranmt_lab.annotation.table3 import paper_table
 from paranmt_lab.cli_annotate import campaign_status
 from paranmt_lab.corpus import Corpus
@@ -558,6 +558,23 @@ def test_pages_and_command_line_on_either_engine(url, tmp_path, monkeypatch):
         done = subprocess.run([sys.executable, '-c', 'from paranmt_lab.cli import main; main()', 'annotate', *line.split()], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     assert adjudicated(log, 'talk')['item'].tolist() == [2] and len(ratings(log, 'again')) == 12
+
+
+def test_rows_that_a_table_does_not_take_leave_nothing_behind(url):
+    "The engine's own way of adding many rows ends in our error, and the transaction in nothing."
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', guidelines=''), pairs(2))
+    places = lambda db: run(db, 'SELECT count(*) FROM places').scalar()
+    with log.reading() as db: before = places(db)
+    with pytest.raises(StoreError, match='(?i)unique'), log.writing() as db:
+        rows = [dict(campaign='talk', item=i, open=2, repeat_of=None) for i in range(1, before + 1)]
+        run(db, 'DELETE FROM places')
+        add_rows(db, 'places', rows[:1])
+        assert places(db) == 1
+        add_rows(db, 'places', rows)
+    with log.reading() as db: assert places(db) == before
+    rebuild(log, 'talk')
+    with log.reading() as db: assert places(db) == before
 
 
 def test_a_discussion_is_written_down_on_the_page(url, tmp_path, monkeypatch):

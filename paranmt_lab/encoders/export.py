@@ -4,12 +4,11 @@
 
 # %% auto #0
 __all__ = ['EMOJI', 'ROW', 'FRONT', 'LIMITS', 'class_of', 'around_sigma', 'unassigned', 'stand_in', 'pattern', 'normaliser',
-           'tokenizer_json', 'whole_folder', 'is_static', 'export_encoder', 'markdown_table', 'model_card']
+           'tokenizer_json', 'is_static', 'export_encoder', 'markdown_table', 'model_card']
 
 # %% ../../nbs/14_encoders.export.ipynb #092f7673
-import json, os, shutil, unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import json, shutil, unicodedata
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from .layers import Average
 from .sentence_encoder import SentenceEncoder
 from ..lookup import MARK, POINTS, SPACE, WORD, kinds
 from ..runs import Run, provenance
-from ..settings import write_json
+from ..settings import whole_folder, write_json
 from ..subwords import SEGMENTERS
 from ..text import TOKEN, Vocabulary
 
@@ -92,24 +91,6 @@ def tokenizer_json(
     return dict(version='1.0', truncation=None, padding=None, added_tokens=[], normalizer=dict(type='Sequence', normalizers=normaliser(vocabulary)),
                 pre_tokenizer=split, post_processor=None, decoder=None, model=words)
 
-# %% ../../nbs/14_encoders.export.ipynb #93ea0822
-@contextmanager
-def whole_folder(
-    folder:Path, # Folder to make
-) -> Iterator[Path]: # Empty folder beside it, to fill instead
-    "Make a folder wholly or not at all."
-    folder = Path(folder).absolute()
-    if folder.exists() and not (folder / 'modules.json').is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f'{folder} is there and is no export; name a new folder')
-    part, old = (folder.with_name(f'.{folder.name}.{os.getpid()}.{end}') for end in ('part', 'old'))
-    part.mkdir(parents=True)
-    try:
-        yield part
-        if folder.exists(): folder.rename(old)
-        part.rename(folder)
-    finally:
-        for left in (part, old): shutil.rmtree(left, ignore_errors=True)
-
 # %% ../../nbs/14_encoders.export.ipynb #71167a06
 def is_static(
     encoder:SentenceEncoder, # Encoder
@@ -145,7 +126,7 @@ def export_encoder(
     static:bool=True,        # Write a static folder where the encoder and the dtype allow it
 ) -> Path:                   # The folder
     "Write an encoder as a folder that sentence-transformers loads."
-    with whole_folder(folder) as part:
+    with whole_folder(folder, lambda there: (there / 'modules.json').is_file()) as part:
         if static and dtype == 'float32' and is_static(encoder): _write_static(encoder, part)
         else: _write_portable(encoder, part, dtype)
         (part / 'README.md').write_text(card or model_card(encoder, dtype=dtype, static=static), encoding='utf-8')

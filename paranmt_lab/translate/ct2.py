@@ -7,7 +7,6 @@ __all__ = ['NEEDED', 'TYPES', 'CTranslate2Engine', 'is_transformers', 'is_hub', 
            'converted']
 
 # %% ../../nbs/12_translate.ct2.ipynb #11208777
-import os, shutil
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import ctranslate2
 from fastcore.basics import patch
 
-from ..settings import Settings, checksum, find_model, read_json, safe_name, settings, write_json
+from ..settings import Settings, checksum, find_model, read_json, safe_name, settings, whole_folder, write_json
 from .pieces import Pieces, model_name, without_pickle
 from .protocol import Decoding, Hypothesis, cut_batches, flagged, joined, length_limit, refuse_lacking, seed_of
 
@@ -198,20 +197,18 @@ def transformers_folder(
 # %% ../../nbs/12_translate.ct2.ipynb #8731c989
 def convert(
     folder:Path,             # Transformers folder of a Marian model
-    out:Path,                # Where the CTranslate2 folder goes; replaced if it exists
+    out:Path,                # Where the CTranslate2 folder goes; an older one is replaced
     quantization:str='int8', # `float32`, `float16` or `int8`
     facts:dict|None=None,    # Kept beside it in `converted.json`, where there are any
 ) -> Path:                   # `out`
     "Convert a Marian model for CTranslate2."
     from ctranslate2.converters import TransformersConverter
-    out, part = Path(out), Path(out).with_name(f'.{Path(out).name}.{os.getpid()}.part')
     files = [f'{side}.spm' for side in ('source', 'target') if (Path(folder) / f'{side}.spm').exists()]
-    TransformersConverter(str(without_pickle(folder)), copy_files=files).convert(str(part), quantization=quantization, force=True)
-    _own_vocabularies(folder, part)
-    if facts: write_json(part / 'converted.json', facts)
-    shutil.rmtree(out, ignore_errors=True)
-    part.rename(out)
-    return out
+    with whole_folder(out, lambda there: (there / 'model.bin').is_file()) as part:
+        TransformersConverter(str(without_pickle(folder)), copy_files=files).convert(str(part), quantization=quantization, force=True)
+        _own_vocabularies(folder, part)
+        if facts: write_json(part / 'converted.json', facts)
+    return Path(out)
 
 def _own_vocabularies(folder, out):
     "Two vocabularies where the model has two: the converter knows of one only."

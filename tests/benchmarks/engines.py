@@ -36,8 +36,6 @@ def main(n=500, beam=4, one='ct2:marian-cs-en-tiny:float32', other='hf:marian-cs
     print(f'same hypothesis: {same.sum()} of {len(table)} ({same.mean():.1%}); their scores differ by at most {equal[same].max():.1e}')
     print(table.reason[~same].value_counts().to_string() if (~same).any() else 'no difference')
     if (~same).any(): print(f'scores of those that differ: {equal[~same].describe()[["min", "50%", "max"]].round(4).to_dict()}')
-
-
     keep(f'engines {one} {other} beam {beam}', TRANSLATION, one=one, other=other, beam=int(beam), sentences=len(table), same=int(same.sum()), apart=float(equal[same].max()), reasons=table.reason[~same].value_counts().to_dict())
 
 

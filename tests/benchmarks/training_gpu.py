@@ -90,7 +90,7 @@ def main(folder, device):
     for M in (1, 20, 40):
         try: rates = blstm(device, M, 400 if small else 40_000)
         except ImportError as e: return print(f'BLSTM: not available ({e})')
-        print(f'{"BLSTM, 900":14} {M:3} {"-":>36} {spread(rates):>36} {25e6 / np.median(rates) / 60:16.1f} min', flush=True)
+        print(f'{f"BLSTM, {20 if small else 900}":14} {M:3} {"-":>36} {spread(rates):>36} {25e6 / np.median(rates) / 60:16.1f} min', flush=True)
 
 
 if __name__ == '__main__':
