@@ -25,6 +25,7 @@ from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from transformers import MarianConfig, MarianMTModel
 
+from ..encoders.kernels import keep_freed_memory
 from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
 from .ct2 import CTranslate2Engine, convert
@@ -293,6 +294,9 @@ class Trainee:
         self.watch = EarlyStopping(config.patience, best=-1.) # of BLEU
         self.rank, self.world = ranks(device)
         self.model = build_model(config, vocabulary).to(device)
+        if self.device == 'cpu':
+            keep_freed_memory()
+            self.model.set_attn_implementation('eager')
         self.weights = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         self.mean = {k: p.detach().clone() for k, p in self.weights.items()}
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01, fused=True)

@@ -1,9 +1,10 @@
-"""What bfloat16 gives a training step of the translation model on this processor.
+"""What a training step of the translation model costs on this processor, by how attention is taken and in which precision.
 
     OMP_NUM_THREADS=1 python tests/benchmarks/nmt_step.py [repetitions] [steps]     # 3, 10
 
-The same step (60 pairs of 13 pieces each side, made up) by turns in float32 and in bfloat16: loss, gradient, AdamW, moving average. One thread, CPU seconds a step, and the ratio pair by
-pair. Where the processor has no instructions for bfloat16 both are the same step.
+The same step (60 pairs of 13 pieces each side, made up) by turns: attention as its formula stands, which is how training has it on a processor, or in PyTorch's fused kernel; in float32 or
+in bfloat16. Loss, gradient, AdamW, moving average. One thread, CPU seconds a step, and how many times as long as the trainer's own step, turn by turn. Where the processor has no
+instructions for bfloat16 both precisions are the same step.
 """
 import sys, time
 from dataclasses import replace
@@ -12,6 +13,8 @@ import numpy as np
 import torch
 
 from paranmt_lab.translate.training import NmtConfig, Trainee, half_precision, translation_loss
+
+STEPS = {f'{name}, {"bfloat16" if bf16 else "float32"}': (how, bf16) for name, how in (('formula', 'eager'), ('fused', 'sdpa')) for bf16 in (True, False)}
 
 
 def seconds(trainee, source, target, steps):
@@ -26,18 +29,24 @@ def seconds(trainee, source, target, steps):
     return (time.process_time() - start) / steps
 
 
+def attending(how, config):
+    "A trainee whose attention is taken in this way."
+    trainee = Trainee(config, 6000)
+    trainee.model.set_attn_implementation(how)
+    return trainee
+
+
 def main(repetitions=3, steps=10):
     torch.set_num_threads(1)
     draw = np.random.default_rng(0).integers(2, 6000, (2, 60, 13))
     source, target = map(torch.from_numpy, draw)
-    print(f'bfloat16 instructions: {torch.cpu._is_avx512_bf16_supported()}')
+    print(f'bfloat16 instructions: {torch.cpu._is_avx512_bf16_supported()}, AMX: {torch.cpu._is_amx_tile_supported()}; {repetitions} turns of {steps} steps')
     for dim, inner in ((192, 768), (256, 640)):
         config = NmtConfig('step', dim=dim, feed_forward=inner)
-        pair = [Trainee(replace(config, bf16=bf16), 6000) for bf16 in (False, True)]
-        took = np.array([[seconds(t, source, target, steps) for t in pair] for _ in range(repetitions)])
-        ratio = took[:, 0] / took[:, 1]
-        print(f'{dim} dimensions: float32 {np.median(took[:, 0]):.3f} s, bfloat16 {np.median(took[:, 1]):.3f} s, '
-              f'{np.median(ratio):.2f} times faster ({ratio.min():.2f} to {ratio.max():.2f}, {repetitions} pairs of {steps} steps)')
+        trainees = [attending(how, replace(config, bf16=bf16)) for how, bf16 in STEPS.values()]
+        took = np.array([[seconds(t, source, target, steps) for t in trainees] for _ in range(repetitions)])
+        ratio = took / took[:, :1]
+        for i, name in enumerate(STEPS): print(f'{dim} dimensions: {name:18} {np.median(took[:, i]):.3f} s, {np.median(ratio[:, i]):.2f} times the first ({ratio[:, i].min():.2f} to {ratio[:, i].max():.2f})', flush=True)
 
 
 if __name__ == '__main__': main(*map(int, sys.argv[1:]))
