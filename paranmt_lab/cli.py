@@ -28,9 +28,9 @@ from .selection import PAPER_RANGES, Selection, list_selections, range_table, re
 from .settings import Settings, find_model, settings
 from .terminal import command, show_note, show_table, span, values_of
 from .training.loop import TrainConfig, evaluate_run, train
+from .translate.data import NmtConfig
 from .translate.driver import translate_corpus, workers_of
 from .translate.protocol import Decoding
-from .translate.training import NmtConfig, ship, train_nmt
 
 # %% ../nbs/70_cli.ipynb #50fd9991
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode='markdown',
@@ -74,6 +74,7 @@ def translate_train(
     **options,
 ):
     "Train a small Marian-architecture model, convert it for CTranslate2 and measure it on what was held out. Several processes: torchrun --nproc-per-node N $(which paranmt) translate train ..."
+    from paranmt_lab.translate.training import ship, train_nmt
     s, values = settings(), dict(held_out=int, weights=float)
     options |= {k: values_of(options[k], kind, '--' + k.replace('_', '-')) for k, kind in values.items()}
     run = train_nmt(NmtConfig(name, bitext, **options), Corpus.open(bitext, s).frame(['source', 'reference', 'corpus']).astype({'corpus': str}), s)

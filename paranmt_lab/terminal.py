@@ -82,7 +82,8 @@ def command(
     def register(f): # Function whose parameters are described
         help = docments(f, returns=False)
         made = [(p, help.get(p.name) or '') for p in inspect.signature(f).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        if config: made += [_field(x, described_fields(config).get(x.name) or '') for x in fields(config) if x.name not in but]
+        texts = described_fields(config) if config else {}
+        made += [_field(x, texts.get(x.name) or '') for x in (fields(config) if config else ()) if x.name not in but]
         parameters = [_parameter(p, text) for p, text in made]
         f.__signature__ = inspect.Signature(parameters)
         f.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sacremoses import MosesTokenizer
 
 from .settings import atomic
 
@@ -68,7 +67,9 @@ def tokenize_slowly(
 
 # %% ../nbs/01_text.ipynb #739aa39f
 @cache
-def _moses(lang): return MosesTokenizer(lang=lang)
+def _moses(lang):
+    from sacremoses import MosesTokenizer
+    return MosesTokenizer(lang=lang)
 
 def moses(
     text:str,       # One sentence

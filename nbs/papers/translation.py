@@ -19,7 +19,7 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import find_model, settings
 from paranmt_lab.translate.engines import open_engine
 from paranmt_lab.translate.protocol import Decoding
-from paranmt_lab.translate.training import split_held_out
+from paranmt_lab.translate.data import split_held_out
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import TRANSLATION, keep

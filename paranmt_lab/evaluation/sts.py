@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from ..runs import Run, provenance
 from ..settings import Settings, atomic
@@ -103,7 +102,7 @@ def correlate(
         if len(values) < 2 or np.ptp(values) == 0:
             why = f'all {what} are equal' if len(values) > 1 else 'fewer than two pairs'
             return dict(n=len(values), pearson=np.nan, spearman=np.nan, status=f'undefined: {why}')
-    return dict(n=len(scores), pearson=pearson(scores, similar), spearman=pearson(rankdata(scores), rankdata(similar)), status='ok')
+    return dict(n=len(scores), pearson=pearson(scores, similar), spearman=pearson(*(pd.Series(x).rank() for x in (scores, similar))), status='ok')
 
 # %% ../../nbs/40_evaluation.sts.ipynb #e9bd3f02
 Similarity = Callable[[list[str], list[str]], np.ndarray]

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from paranmt_lab.translate.training import NmtConfig, Trainee, half_precision, translation_loss
+from paranmt_lab.translate.data import NmtConfig
+from paranmt_lab.translate.training import Trainee, half_precision, translation_loss
 
 STEPS = {f'{name}, {"bfloat16" if bf16 else "float32"}': (how, bf16) for name, how in (('formula', 'eager'), ('fused', 'sdpa')) for bf16 in (True, False)}
 
