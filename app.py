@@ -7,9 +7,10 @@ from paranmt_lab.pages import access, agreement, annotate, back_translation, emb
 from paranmt_lab.settings import settings
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
+def home(**address): return st.Page(overview.page, title='Overview', icon=':material/dashboard:', **address)
 def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
 page = st.navigation([
-    st.Page(overview.page, title='Overview', icon=':material/dashboard:', url_path='overview', default=True),
+    home(default=True), home(url_path='overview', visibility='hidden'),  # the second for an address that somebody noted
     st.Page(back_translation.page, title='Back-translation', icon=':material/translate:', url_path='back-translation'),
     st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
     rating(url_path='annotate'),

@@ -168,6 +168,8 @@ def test_overview(page, workspace):
         assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
         page.shot('overview')
     page.tab.wait_for_selector('text=Nothing is at work now.')
+    page.open('overview', corpus='talk-reworded')  # its name is an address, too
+    assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
 
 def test_score_ranges(page, workspace):
