@@ -26,7 +26,7 @@ def varied(
 
 def outcome(
     run:Run,   # Finished, stopped, or failed
-) -> dict:     # Development scores (last, best, and at which epoch), seconds, steps, yearly means
+) -> dict:     # Status, pairs, steps, development scores (last, best, and at which epoch), yearly means (Pearson x 100)
     "What is known of a run."
     metrics, done = run.metrics(), run.finished or {}
     scores = metrics.development.dropna() if 'development' in metrics else pd.Series(dtype=float)
@@ -46,6 +46,7 @@ def sweep(
     "Train a list of runs, those that are not finished yet."
     s, rows, names = s or settings(), {}, [c.name for c in configs]
     if len(set(names)) < len(names): raise ValueError(f'two runs of the sweep have one name: {sorted(n for n in set(names) if names.count(n) > 1)}')
+    if not configs: raise ValueError(f'the sweep {name!r} has no runs; give it at least one config')
     path = inside(s.workspace, 'sweeps', f'{safe_name(name)}.parquet')
     for config in configs:
         if stop(): break
