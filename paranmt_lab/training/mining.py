@@ -253,17 +253,18 @@ def _threads(n):
     return ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
 
 # %% ../../nbs/50_training.mining.ipynb #06068130
-def _search(units, dtype, groups, pool, threads, share):
+def _search(sides, dtype, groups, pool, threads, share):
     "Best cosine and its sentence, [2, n] each, among the blocks of this process."
+    each = _threads(threads).map if threads > 1 else map
+    units = list(each(lambda x: torch.nn.functional.normalize(x.detach().float(), dim=1), sides))
     mean_d = torch.stack([x.mean(0) for x in units]).mean(0)
-    screens = [Screen(x, mean_d, dtype) for x in units]
+    screens = list(each(lambda x: Screen(x, mean_d, dtype), units))
     blocks, products = range(0, len(groups[0]), BLOCK)[share[0]::share[1]], POOLS[pool]
     def work(k): # the k-th thread's share: of a triangle, wide and narrow blocks by turns
         miner = _Miner(screens, dtype, groups)
         for a, b in products: miner.search(a, b, blocks[k::threads])
         return miner
-    found = list(_threads(threads).map(work, range(threads))) if threads > 1 else [work(0)]
-    return best_of([miner.found() for miner in found])
+    return best_of([miner.found() for miner in each(work, range(threads))])
 
 # %% ../../nbs/50_training.mining.ipynb #5241bd94
 def best_of(
@@ -302,8 +303,7 @@ def mine_compiled(
     groups = _groups(np.arange(n) if reference else np.asarray(segments))
     torch.set_num_threads(1)  # another one would still be spinning when the search begins
     try:
-        units = [torch.nn.functional.normalize(x.float(), dim=1) for x in (first, second)]
-        best, at = best_of(together(_search(units, dtype, groups, pool, min(threads, -(-n // BLOCK)), share)))
+        best, at = best_of(together(_search((first, second), dtype, groups, pool, min(threads, -(-n // BLOCK)), share)))
     finally: torch.set_num_threads(threads)
     if reference: at = _as_published(best, at, pool)
     return tuple(map(torch.from_numpy, at))
