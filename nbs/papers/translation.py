@@ -24,7 +24,7 @@ from paranmt_lab.translate.data import split_held_out
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import TRANSLATION, keep
 
-DOMAINS = ('tatoeba-test-v2021', 'multi30k-val', 'newstest2017')
+DOMAINS = ('tatoeba-test-v2021', 'multi30k-val', 'newstest2017', 'newstest2014')
 BEAMS = (1, 12)
 RULES = {'spa': ('es', {'tatoeba-test-v2021': 1000, 'newstest2013': -1})}  # language of a pair of Apertium: its bitext, and what is drawn of it as for our models; the latest news that there is
 MODEL, PAIR = 'marian-cs-en-tiny', 'apertium:spa-eng'
@@ -36,15 +36,23 @@ def bitext(language, s):
     return pd.read_parquet(path).astype({'corpus': str}) if path.exists() else None
 
 
+def card_of(model, s): return (find_model(model, s) / 'README.md').read_text()
+
+
+def told(model, s):
+    "What a model's card says of its data and of the work."
+    return {what.lower(): re.search(rf'\*\*{what}\*\*: (.*?)\.?\n', card_of(model, s))[1] for what in ('Data', 'Work')}
+
+
 def held_out(model, s):
     "Pairs that a model was not trained on, drawn again as its card says; their number must be the card's."
-    card = (find_model(model, s) / 'README.md').read_text()
+    card = card_of(model, s)
     config = json.loads(re.search(r'```json\n(.*?)\n```', card, re.S)[1])
     pairs = bitext(config['source_lang'], s)
     if pairs is None: return None
     found = pairs[split_held_out(pairs, config['held_out'], config['seed']) == 'held out']
-    told = int(re.search(r'([\d,]+) pairs are held out', card)[1].replace(',', ''))
-    if len(found) != told: raise ValueError(f'{len(found):,} pairs are held out and the card of {model} says {told:,}: this is not the bitext that it was trained on')
+    number = int(re.search(r'([\d,]+) pairs are held out', card)[1].replace(',', ''))
+    if len(found) != number: raise ValueError(f'{len(found):,} pairs are held out and the card of {model} says {number:,}: this is not the bitext that it was trained on')
     return found
 
 
@@ -61,8 +69,8 @@ def measured(engine, part, beam):
     found = [hypotheses[0].text for hypotheses in engine.translate(part.source.tolist(), Decoding(beam))]
     seconds, metric = time.perf_counter() - start, BLEU()
     score = metric.corpus_score(found, [part.reference.tolist()], n_bootstrap=1000)
-    told = json.loads(score.format(width=2, signature=str(metric.get_signature()), is_json=True))
-    return dict(beam=beam, sentences=len(part), bleu=told['score'], interval=told['confidence_var'], lengths=round(score.sys_len / score.ref_len, 3), seconds=round(seconds, 1), signature=str(metric.get_signature()))
+    facts = json.loads(score.format(width=2, signature=str(metric.get_signature()), is_json=True))
+    return dict(beam=beam, sentences=len(part), bleu=facts['score'], interval=facts['confidence_var'], lengths=round(score.sys_len / score.ref_len, 3), seconds=round(seconds, 1), signature=str(metric.get_signature()))
 
 
 def bleu(name, s):
@@ -75,7 +83,7 @@ def bleu(name, s):
     domains = sorted(pairs.corpus.unique()) if rules else [d for d in DOMAINS if d in set(pairs.corpus)]
     rows = [dict(domain=d) | measured(engine, pairs[pairs.corpus == d], beam) for d in domains for beam in ((1,) if rules else BEAMS)]
     print(name, pd.DataFrame(rows).drop(columns='signature').to_string(index=False), rows[0]['signature'], sep='\n', flush=True)
-    keep(f'bleu {name}', TRANSLATION, system=name, identity=engine.identity, rows=rows)
+    keep(f'bleu {name}', TRANSLATION, system=name, identity=engine.identity, rows=rows, **({} if rules else told(name, s)))
 
 
 def run(n, s):
