@@ -121,8 +121,8 @@ def main(o):
                               'transformers sent./CPU-s': slow[2] / slow[1] if slow else None, 'x transformers': rate[1] * slow[1] / slow[2] if slow else None, 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': slow[3] if slow else None})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f'benchmark {o.model}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[2] if slow else 0,
-                     rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) for k, v in row.items()} for row in table if row['processes'] == n])
+                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[2] if slow else 0,
+                     rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) for k, v in row.items()} for row in table if (row['beam'], row['processes']) == (beam, n)])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
 
