@@ -2,24 +2,29 @@
 
     python nbs/papers/translation.py bleu [MODEL ...] [PAIR ...] [keep]   # marian-cs-en-tiny and apertium:spa-eng, greedy and beam 12
     python nbs/papers/translation.py run SENTENCES ... [keep]             # so many real Czech sentences at beam 12, 4 best: rate and peak memory
+    python nbs/papers/translation.py memory SENTENCES ... [keep]          # the driver's own memory on so many made-up sentences, with an engine that does nothing
 
 PARANMT_RESOURCES names the folder that holds `train/bitext`. `keep` writes the figures to nbs/papers/translation.json. The benchmarks of speed keep theirs in the same file:
 
     python tests/benchmarks/translation.py keep
     python tests/benchmarks/engines.py keep
 """
-import json, os, re, subprocess, sys, tempfile, time
+import json, os, re, resource, subprocess, sys, tempfile, time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import find_model, settings
-from paranmt_lab.translate.engines import open_engine
-from paranmt_lab.translate.protocol import Decoding
 from paranmt_lab.translate.data import split_held_out
+from paranmt_lab.translate.driver import translate_corpus
+from paranmt_lab.translate.engines import open_engine
+from paranmt_lab.translate.protocol import Decoding, Hypothesis
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import TRANSLATION, keep
@@ -103,10 +108,43 @@ def run(n, s):
     keep(f'run {n}', TRANSLATION, **figures)
 
 
+class Idle:
+    "An engine that has four things to say of whatever it is given."
+    identity, halved = {'engine': 'idle'}, 0
+
+    def translate(self, sources, decoding, advance=None):
+        if advance: advance(len(sources), len(sources), 0)
+        return [[Hypothesis(f'{text} {k}', -1. - k, 1) for k in range(4)] for text in sources]
+
+
+def held():
+    "Most memory that this process had so far, GiB."
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def memory(n):
+    "What the driver takes beyond what the process had before, for `n` distinct sentences of fourteen words in shards of 100,000; run in a process of its own."
+    words, draw = np.array([f'word{k}' for k in range(20_000)]), np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        lab = replace(settings(), workspace=Path(folder))
+        bitext = Corpus.create('bitext', lab)
+        for shard, first in enumerate(range(0, n, 100_000)):
+            texts = [' '.join(row) for row in words[draw.integers(0, len(words), (min(100_000, n - first), 14))]]
+            bitext.write_pairs(shard, pd.DataFrame(dict(source=texts, reference=texts, source_lang='cs', corpus='made up')))
+        before = held()
+        translate_corpus(bitext, 'pairs', Idle(), lab, Decoding(12, n_best=4), show=False)
+    return before, held()
+
+
 if __name__ == '__main__':
     what, *names = [a for a in sys.argv[1:] if a != 'keep'] or ['']
     if what == 'bleu':
         for name in names or (MODEL, PAIR): bleu(name, settings())
     elif what == 'run' and names:
         for n in names: run(int(n), settings())
+    elif what == 'memory' and names:
+        for n in map(int, names):
+            with ProcessPoolExecutor(1, get_context('spawn')) as other: before, most = other.submit(memory, n).result()
+            print(f'{n:,} sentences: {most:.3f} GiB, of which {before:.3f} before the driver began', flush=True)
+            keep(f'memory {n}', TRANSLATION, sentences=n, before=round(before, 3), memory=round(most, 3))
     else: sys.exit(__doc__)
