@@ -2679,6 +2679,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'paranmt_lab/translate/pieces.py'),
                                               'paranmt_lab.translate.pieces.Pieces.strange': ( 'translate.pieces.html#pieces.strange',
                                                                                                'paranmt_lab/translate/pieces.py'),
+                                              'paranmt_lab.translate.pieces._traits': ( 'translate.pieces.html#_traits',
+                                                                                        'paranmt_lab/translate/pieces.py'),
                                               'paranmt_lab.translate.pieces.model_name': ( 'translate.pieces.html#model_name',
                                                                                            'paranmt_lab/translate/pieces.py'),
                                               'paranmt_lab.translate.pieces.sentences_of': ( 'translate.pieces.html#sentences_of',

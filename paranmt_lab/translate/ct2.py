@@ -28,19 +28,20 @@ class CTranslate2Engine:
         folder:Path,            # Folder of the converted model
         device:str='cpu',       # `cpu`, `cuda` or `cuda:N`
         threads:int=1,          # Threads of one translation, on a processor
-        batch_tokens:int=2048,  # Source pieces translated together
+        batch_tokens:int=0,     # Source pieces translated together; 0: 512 on a processor, 2,048 on a GPU
         longest:int=256,        # Sources of more pieces are split at their sentence ends, or truncated
         compute_type:str='default', # `float32`, `float16`, `int8`; `default`: as the model was converted
         workers:int=1,          # Batches translated at once on the device
     ):
-        self.folder, self.batch_tokens, self.workers, self.halved = Path(folder), batch_tokens, workers, 0
+        self.folder = Path(folder)
         if missing := [f for f in NEEDED if not (self.folder / f).is_file()]:
             raise FileNotFoundError(f"{folder} is no converted Marian model: it lacks {', '.join(missing)} (make one with `paranmt translate train`, or name a Transformers model, which is converted)")
         kind, _, index = device.partition(':')
+        self.batch_tokens, self.workers, self.halved = batch_tokens or (512 if kind == 'cpu' else 2048), workers, 0
         self._open = lambda n: ctranslate2.Translator(str(folder), device=kind, device_index=int(index or 0), compute_type=compute_type, intra_threads=threads, inter_threads=n)
         self.pieces, self.model = Pieces(folder, longest), self._open(workers)
         self.identity = dict(engine='ctranslate2', model=model_name(self.folder), files=_fingerprints(self.folder), compute_type=self.model.compute_type,
-                             batch_tokens=batch_tokens, longest=longest, version=2)
+                             batch_tokens=self.batch_tokens, longest=longest, version=2)
 
 # %% ../../nbs/12_translate.ct2.ipynb #03446541
 def _fingerprints(folder):

@@ -7,6 +7,7 @@ __all__ = ['ALONE', 'CRUMBS', 'ENOUGH', 'Pieces', 'sentences_of', 'model_name', 
 
 # %% ../../nbs/12_translate.pieces.ipynb #13455e6b
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import sentencepiece as spm
@@ -24,6 +25,7 @@ class Pieces:
         self.longest, target = longest, Path(folder) / 'target.spm'
         self.source = spm.SentencePieceProcessor(model_file=str(Path(folder) / 'source.spm'))
         self.target = spm.SentencePieceProcessor(model_file=str(target)) if target.exists() else self.source
+        self.traits = lru_cache(100_000)(lambda piece: _traits(self.source, piece))
 
 # %% ../../nbs/12_translate.pieces.ipynb #c6b61091
 def sentences_of(
@@ -58,15 +60,19 @@ def cut(self:Pieces,
 # %% ../../nbs/12_translate.pieces.ipynb #fdb534b7
 ALONE, CRUMBS, ENOUGH = .5, .6, 20
 
+def _traits(source, piece):
+    "Letters of a piece, those of them that stand alone or in an unknown piece, and its characters without the blank."
+    letters = sum(c.isalpha() for c in piece)
+    alone = letters == 1 or source.piece_to_id(piece) == source.unk_id()
+    return letters, letters * alone, len(piece) - piece.count('▁')
+
 @patch
 def strange(self:Pieces,
     found:list[str], # Pieces of a source
 ) -> str:            # A flag, or nothing
     "Whether a source looks like another language, from its pieces alone."
-    letters = [sum(c.isalpha() for c in p) for p in found]
-    alone = sum(n for p, n in zip(found, letters) if n == 1 or self.source.piece_to_id(p) == self.source.unk_id())
-    if alone > ALONE * sum(letters) and sum(letters) > 3: return 'foreign script'
-    size = sum(len(p) for p in found) - sum(p.count('▁') for p in found)
+    letters, alone, size = (sum(x) for x in zip(*map(self.traits, found)))
+    if alone > ALONE * letters and letters > 3: return 'foreign script'
     return 'foreign language' if size >= ENOUGH and len(found) > CRUMBS * size else ''
 
 # %% ../../nbs/12_translate.pieces.ipynb #6ee48b50

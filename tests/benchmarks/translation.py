@@ -1,13 +1,13 @@
 """How fast back-translation is: our driver against bare CTranslate2 and against Transformers, on the same sentences, the same model, the same machine, in turns.
 
-    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 300] [keep]
+    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 100] [keep]
 
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
-sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow). Each in a process of its own, one thread a process; median
-of the repetitions, CPU seconds beside seconds since other programs may be running; peak memory of the process, and of its workers. The driver's workers
-import what they need while the clock runs, some seconds each: with few sentences that is most of the overhead of two processes. With two processes the bare engine runs as two
-processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of two. Each in a process
+of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other programs may be running; peak memory of the
+process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is most of the overhead of two processes. With
+two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -19,6 +19,7 @@ import pandas as pd
 from kept import TRANSLATION, keep
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
+BATCHES = 512, 2048  # source pieces that Transformers is given at once
 
 
 def sentences(n):
@@ -74,7 +75,7 @@ def transformers(rows, o):
     parts = sorted((part for text in rows.source for part in engine.pieces.cut(text)[0]), key=len, reverse=True)
     start = clock()
     with torch.inference_mode():
-        for b in cut_batches([len(p) for p in parts], engine.batch_tokens):
+        for b in cut_batches([len(p) for p in parts], o.batch):
             ids, mask = engine._tensor(parts[b])
             engine.model.generate(input_ids=ids, attention_mask=mask, generation_config=engine._settings(decoding, length_limit(len(parts[b][0]), 256)))
     return clock() - start
@@ -87,7 +88,7 @@ def clock():
 
 def alone(what, o, **more):
     "One measurement in a process of its own: seconds, CPU seconds, sentences, MiB."
-    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers') for x in (f'--{k}', str(v)))]
+    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers', 'batch') for x in (f'--{k}', str(v)))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | dict(OMP_NUM_THREADS='1'))
 
 
@@ -109,20 +110,21 @@ def main(o):
     rows, where = sentences(o.sentences // 2)
     print(f'{len(rows):,} sentences of {where}; {o.model}', flush=True)
     table = []
+    def peer(beam, batch): return result(alone('transformers', o, beam=beam, type='float32', processes=1, batch=batch)) if o.transformers else [np.nan] * 4
     for beam in o.beams:
-        slow = result(alone('transformers', o, beam=beam, type='float32', processes=1)) if o.transformers else None
+        batch = min(BATCHES, key=lambda b: peer(beam, b)[1]) if o.transformers else 0  # whichever suits it
         for kind in o.types:
             for n in o.processes:
-                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), result(alone('driver', o, beam=beam, type=kind, processes=n))) for _ in range(o.repeat)]
-                bares, drivers = (np.array([t[i] for t in times]) for i in (0, 1))
-                over = drivers[:, 1] / bares[:, 1] - 1
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), result(alone('driver', o, beam=beam, type=kind, processes=n)), peer(beam, batch)) for _ in range(o.repeat)]
+                bares, drivers, slow = (np.array([t[i] for t in times]) for i in (0, 1, 2))
+                over, times_as_fast = drivers[:, 1] / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
                 table.append({'beam': beam, 'type': kind, 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
-                              'transformers sent./CPU-s': slow[2] / slow[1] if slow else None, 'x transformers': rate[1] * slow[1] / slow[2] if slow else None, 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
-                              'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': slow[3] if slow else None})
+                              'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
+                              'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[2] if slow else 0,
-                     rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) for k, v in row.items()} for row in table if (row['beam'], row['processes']) == (beam, n)])
+                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[0, 2], batch_of_transformers=batch,
+                     rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in row.items()} for row in table if (row['beam'], row['processes']) == (beam, n)])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
 
@@ -133,9 +135,9 @@ if __name__ == '__main__':
     p.add_argument('--beams', type=int, nargs='+', default=[1, 4, 12])
     p.add_argument('--types', nargs='+', default=['int8', 'float32'])
     p.add_argument('--model', default='marian-cs-en-tiny')
-    p.add_argument('--transformers', type=int, default=300, help='sentences for Transformers; 0 leaves it out')
+    p.add_argument('--transformers', type=int, default=100, help='sentences for Transformers; 0 leaves it out')
     p.add_argument('--worker', help=argparse.SUPPRESS)
-    for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
+    for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1), ('batch', 2048)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
     p.add_argument('--processes', type=int, nargs='+', default=[1, 2])
     o = p.parse_args([a for a in sys.argv[1:] if a != 'keep'])
     if o.worker: o.processes = o.processes[0]; work(o)
