@@ -71,7 +71,7 @@ def strange(self:Pieces,
     found:list[str], # Pieces of a source
 ) -> str:            # A flag, or nothing
     "Whether a source looks like another language, from its pieces alone."
-    letters, alone, size = (sum(x) for x in zip(*map(self.traits, found)))
+    letters, alone, size = (sum(x) for x in zip((0, 0, 0), *map(self.traits, found)))
     if alone > ALONE * letters and letters > 3: return 'foreign script'
     return 'foreign language' if size >= ENOUGH and len(found) > CRUMBS * size else ''
 

@@ -5,9 +5,9 @@
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of two. Each in a process
-of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other programs may be running; peak memory of the
-process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is most of the overhead of two processes. With
-two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
+programs may be running; peak memory of the process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is
+most of the overhead of two processes. With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -123,7 +123,7 @@ def main(o):
                               'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=slow[0, 2], batch_of_transformers=batch,
+                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
                      rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in row.items()} for row in table if (row['beam'], row['processes']) == (beam, n)])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
