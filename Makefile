@@ -7,7 +7,7 @@ APP ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup debian demo app lab check test soak
+.PHONY: help setup debian ray demo app lab check test soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -47,9 +47,14 @@ debian:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$lacking; \
 	  else echo "absent: $$lacking: the tests that need them will be skipped; to run them: sudo apt-get install $$lacking"; fi; fi
 
-test: $(READY) debian ## nbdev_test, then pytest
+# Ray for the test of a cluster; nothing else needs it. That test has the machine to itself, since Ray gives a node's helpers fifteen seconds to start.
+ray: $(READY)
+	@$(BIN)/python -c 'import ray' 2>/dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[ray]' || echo "absent: Ray: the test of a cluster will be skipped"
+
+test: $(READY) debian ray ## nbdev_test, then pytest
 	$(BIN)/nbdev_test --n-workers 2
-	$(BIN)/pytest tests -n 2 --dist loadfile
+	$(BIN)/pytest tests -n 2 --dist loadfile --ignore tests/test_cluster.py
+	$(BIN)/pytest tests/test_cluster.py
 
 soak: $(READY) debian ## Long kills and loads
 	$(BIN)/pytest tests -m soak

@@ -1,5 +1,6 @@
 """Both executors of the stages on a Ray cluster of two nodes, one of which is killed in the middle: the shards are byte for byte those of one process."""
-import threading, time
+import socket, threading, time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pandas as pd
@@ -20,12 +21,18 @@ pytestmark = pytest.mark.skipif(ray is None, reason='Ray is not installed, so th
 MODEL, MEASURES = 'ct2:marian-cs-en-tiny', ['trigram_overlap', 'reference_length']
 
 
+def ports():
+    "Free ports for a node's helpers. Ray waits fifteen seconds for each helper to tell its own, and a port that is named is not waited for."
+    names = 'metrics_agent_port', 'metrics_export_port', 'runtime_env_agent_port'
+    with ExitStack() as held: return {name: held.enter_context(socket.create_server(('127.0.0.1', 0))).getsockname()[1] for name in names}
+
+
 @pytest.fixture()
 def cluster(monkeypatch):
     "Two nodes of one processor each."
-    for tries in range(3): # Ray gives a node's helpers fifteen seconds to start, which a busy machine may not
+    for tries in range(3): # the port of the fourth helper cannot be named, so a busy machine may still be too late
         made = Cluster()
-        try: made.add_node(num_cpus=1, include_dashboard=False); second = made.add_node(num_cpus=1); break
+        try: made.add_node(num_cpus=1, include_dashboard=False, **ports()); second = made.add_node(num_cpus=1, **ports()); break
         except Exception:
             made.shutdown()
             if tries == 2: raise

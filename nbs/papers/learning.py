@@ -1,6 +1,7 @@
 """Experiments on the real pairs: one corpus of them, and the runs that are trained on it.
 
     python nbs/papers/learning.py pairs              # the corpora `paraphrases` and `paraphrases-more`, from the resources
+    python nbs/papers/learning.py own                # `paraphrases-own` and `paraphrases-own4`: with back-translations of our own, which take an hour
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
     python nbs/papers/learning.py scorer             # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
@@ -13,13 +14,15 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, concatenate
-from paranmt_lab.evaluation.sts import by_year, evaluate_sts
+from paranmt_lab.evaluation.sts import by_year, evaluate_sts, read_graded, sts_sets
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import settings
 from paranmt_lab.training.data import TrainConfig
 from paranmt_lab.training.loop import train
+from paranmt_lab.translate.driver import translate_corpus
+from paranmt_lab.translate.protocol import Decoding
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']
@@ -52,6 +55,33 @@ def make_pairs(name, systems_each, s):
     for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
     for selection in SELECTIONS: select(corpus, selection)
     return pairs.corpus.value_counts()
+
+
+def back_translated(s):
+    "100,000 Czech sentences back-translated by the model that ships: the list of four that beam 12 gives."
+    back, there = 'czech-100k-back', list_corpora(s)
+    if back not in there or 'finished' not in Corpus.open(back, s).manifest('translate'):
+        if 'czech-100k' not in there: Corpus.create('czech-100k', s).write_pairs(0, pd.read_parquet(s.resources / 'train/bitext/cs-en.parquet').sample(100_000, random_state=0).assign(source_lang='cs'))
+        translate_corpus(Corpus.open('czech-100k', s), back, 'ct2:marian-cs-en-tiny', s, Decoding(12, n_best=4))
+    return Corpus.open(back, s).frame(['segment', 'reference', 'translation', 'rank']).assign(corpus='own')
+
+
+def letters(texts): return texts.str.casefold().str.replace(r'\W+', '', regex=True)
+
+
+def make_own(best, s):
+    "The corpus `paraphrases` and the `best` translations of each sentence of our own, those out that hold a sentence of an STS set or say the same on both sides."
+    there = sts_sets(s.resources)
+    tests = pd.concat([read_graded(path) for path in there.path[there.available]])
+    tests = set(letters(pd.concat([tests.sentence1, tests.sentence2])))
+    own = back_translated(s).query('rank <= @best').drop(columns='rank')
+    a, b = letters(own.reference), letters(own.translation)
+    seen, same = a.isin(tests) | b.isin(tests), a == b
+    own = own[~seen & ~same].drop_duplicates(['reference', 'translation'])
+    pairs = pd.concat([Corpus.open('paraphrases', s).frame(['segment', 'reference', 'translation', 'corpus']), own], ignore_index=True).sample(frac=1, random_state=0)
+    corpus = Corpus.create('paraphrases-own' + (f'{best}' if best > 1 else ''), s)
+    for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
+    return dict(corpus=corpus.name, pairs=len(pairs), own=len(own), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()))
 
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
@@ -90,6 +120,9 @@ GROUPS = {
     'word-levers': runs('more-word', MORE_WORD, M100=dict(megabatch=100)),
     'trigram-levers': runs('more-trigram', MORE_GRAMS['TRIGRAM'], d600=dict(dim=600)),
     'averaged': [replace(base, name=f'{base.name}-mean', learning_rate=1e-3, cooldown=0., average=.5) for base in (MORE_WORD, *MORE_GRAMS.values())],
+    'margin': runs('word', WORD, **{'margin-0.2': dict(margin=.2), 'margin-0.6': dict(margin=.6)}),
+    'masked': runs('word', WORD, **{'ceiling': dict(apart=.05), 'ceiling-late': dict(apart=.05, apart_from=2), 'judged': dict(judge='paraphrase-scorer', judge_above=.8)}),
+    'own': runs('word', WORD, own=dict(corpus='paraphrases-own'), own4=dict(corpus='paraphrases-own4')) + runs('trigram', TRIGRAM, own=dict(corpus='paraphrases-own', **FALLING)),
     'modern': [replace(base, name=f'modern-{base.model.lower()}', selection='modern') for base in (MORE_WORD, MORE_GRAMS['TRIGRAM'])],
 }
 
@@ -128,6 +161,8 @@ if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
     if what == 'pairs':
         for name, systems_each in CORPORA.items(): print(name, make_pairs(name, systems_each, settings()).to_string(), sep='\n')
+    elif what == 'own':
+        for best in (1, 4): print(make_own(best, settings()))
     elif what == 'train': train_runs(names, settings())
     elif what == 'scorer': print(make_scorer(settings()).to_string())
     else: sys.exit(__doc__)

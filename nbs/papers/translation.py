@@ -9,7 +9,7 @@ PARANMT_RESOURCES names the folder that holds `train/bitext`. `keep` writes the 
     python tests/benchmarks/translation.py keep
     python tests/benchmarks/engines.py keep
 """
-import json, os, re, resource, subprocess, sys, tempfile, time
+import json, os, re, subprocess, sys, tempfile, time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -27,7 +27,7 @@ from paranmt_lab.translate.engines import open_engine
 from paranmt_lab.translate.protocol import Decoding, Hypothesis
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
-from kept import TRANSLATION, keep
+from kept import TRANSLATION, keep, peak
 
 DOMAINS = ('tatoeba-test-v2021', 'multi30k-val', 'newstest2017', 'newstest2014')
 BEAMS = (1, 12)
@@ -117,11 +117,6 @@ class Idle:
         return [[Hypothesis(f'{text} {k}', -1. - k, 1) for k in range(4)] for text in sources]
 
 
-def held():
-    "Most memory that this process had so far, GiB."
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-
-
 def memory(n):
     "What the driver takes beyond what the process had before, for `n` distinct sentences of fourteen words in shards of 100,000; run in a process of its own."
     words, draw = np.array([f'word{k}' for k in range(20_000)]), np.random.default_rng(0)
@@ -131,9 +126,9 @@ def memory(n):
         for shard, first in enumerate(range(0, n, 100_000)):
             texts = [' '.join(row) for row in words[draw.integers(0, len(words), (min(100_000, n - first), 14))]]
             bitext.write_pairs(shard, pd.DataFrame(dict(source=texts, reference=texts, source_lang='cs', corpus='made up')))
-        before = held()
+        before = peak() / 2**10
         translate_corpus(bitext, 'pairs', Idle(), lab, Decoding(12, n_best=4), show=False)
-    return before, held()
+    return before, peak() / 2**10  # GiB
 
 
 if __name__ == '__main__':

@@ -4,12 +4,13 @@
 
 Prints one table: seconds with the index (first and second time) and on the Parquet files alone, and the peak memory so far.
 """
-import resource, shutil, sys, tempfile, time
+import shutil, sys, tempfile, time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from kept import peak
 
 from paranmt_lab.corpus import Corpus, shuffled
 from paranmt_lab.settings import settings
@@ -41,7 +42,6 @@ def make(corpus, rows):
 
 
 def usage(folder): return sum(p.stat().st_size for p in folder.rglob('*') if p.is_file()) / 2**20
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def timed(call):

@@ -2,7 +2,7 @@
 
 One record a measurement, in nbs/papers/speed.json or in translation.json; a new one takes the place of the last of the same name.
 """
-import os, sys, time
+import os, re, resource, sys, time
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,12 @@ def pace():
             times.append(time.perf_counter() - start)
         return min(times[1:])
     return dict(gflops=round(2 * len(x) ** 3 / best(lambda: x @ x) / 1e9, 1), copied_gb=round(2 * y.nbytes / best(lambda: np.copyto(z, y)) / 1e9, 1))
+
+
+def peak():
+    "Most memory that this process held so far, MiB. `ru_maxrss` of a process begins with what its parent held when it was started, so Linux is asked for the process alone."
+    status = Path('/proc/self/status')
+    return int(re.search(r'VmHWM:\s+(\d+)', status.read_text())[1]) / 2**10 if status.exists() else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def keep(name, path=PATH, **figures):

@@ -8,7 +8,7 @@ thread and with two; and where the time goes. `peers`: in the same run, turn by 
 dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mega-batch, screened and as a plain
 product. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
 """
-import os, resource, sys, tempfile, time
+import os, sys, tempfile, time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from kept import keep
+from kept import keep, peak
 
 from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.encoders.kernels import keep_freed_memory
@@ -250,12 +250,12 @@ def one_size(pairs):
     "Seconds of preparing, pairs per second of an epoch, and the most memory that was held, in a process of its own."
     torch.set_num_threads(2)
     corpus, c = grown(pairs), config('WORD', f'grown-{pairs}', 40, f'grown-{pairs}')
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, time.perf_counter()
+    before, start = peak() / 2**10, time.perf_counter()
     data = prepare(corpus, choose_pairs(corpus), c, LAB, show=False)
     prepared = time.perf_counter() - start
     arrays = sum(path.stat().st_size for path in data.folder.iterdir()) / 2**30
     rate, seconds = trained(c, 2), time.perf_counter() - start - prepared
-    return dict(pairs=pairs, prepared=prepared, arrays=arrays, rate=rate, seconds=seconds, before=before, memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    return dict(pairs=pairs, prepared=prepared, arrays=arrays, rate=rate, seconds=seconds, before=before, memory=peak() / 2**10)  # GiB
 
 
 def scale():

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kept import TRANSLATION, keep
+from kept import TRANSLATION, keep, peak
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
 BATCHES = 512, 2048  # source pieces that Transformers is given at once
@@ -101,9 +101,8 @@ def work(o):
     rows, _ = sentences(o.sentences // 2)
     if o.worker == 'transformers': rows = rows.iloc[::max(1, len(rows) // o.transformers)]
     took = dict(bare=bare, driver=driver, transformers=transformers)[o.worker](rows, o)
-    own, child = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) # the largest child
-    peak = own + (o.processes * child if o.processes > 1 and o.worker == 'driver' else 0)
-    print(json.dumps([*took.tolist(), len(rows), peak]))
+    workers = o.processes * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**10 if o.processes > 1 and o.worker == 'driver' else 0 # as many as the largest, which is larger than this process
+    print(json.dumps([*took.tolist(), len(rows), peak() + workers]))
 
 
 def main(o):
