@@ -2489,6 +2489,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                      'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2.CTranslate2Engine._scored': ( 'translate.ct2.html#ctranslate2engine._scored',
                                                                                                     'paranmt_lab/translate/ct2.py'),
+                                           'paranmt_lab.translate.ct2.CTranslate2Engine.at_once': ( 'translate.ct2.html#ctranslate2engine.at_once',
+                                                                                                    'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2.CTranslate2Engine.force': ( 'translate.ct2.html#ctranslate2engine.force',
                                                                                                   'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2.CTranslate2Engine.hypotheses': ( 'translate.ct2.html#ctranslate2engine.hypotheses',

@@ -28,7 +28,7 @@ class CTranslate2Engine:
         folder:Path,            # Folder of the converted model
         device:str='cpu',       # `cpu`, `cuda` or `cuda:N`
         threads:int=1,          # Threads of one translation, on a processor
-        batch_tokens:int=0,     # Source pieces translated together; 0: 512 on a processor, 2,048 on a GPU
+        batch_tokens:int=0,     # Source pieces translated together; 0: 2,048 on a GPU, on a processor 128 to 512, the fewer the wider the beam
         longest:int=256,        # Sources of more pieces are split at their sentence ends, or truncated
         compute_type:str='default', # `float32`, `float16`, `int8`; `default`: as the model was converted
         workers:int=1,          # Batches translated at once on the device
@@ -37,7 +37,7 @@ class CTranslate2Engine:
         if missing := [f for f in NEEDED if not (self.folder / f).is_file()]:
             raise FileNotFoundError(f"{folder} is no converted Marian model: it lacks {', '.join(missing)} (make one with `paranmt translate train`, or name a Transformers model, which is converted)")
         kind, _, index = device.partition(':')
-        self.batch_tokens, self.workers, self.halved = batch_tokens or (512 if kind == 'cpu' else 2048), workers, 0
+        self.batch_tokens, self.workers, self.halved = batch_tokens or (0 if kind == 'cpu' else 2048), workers, 0
         self._open = lambda n: ctranslate2.Translator(str(folder), device=kind, device_index=int(index or 0), compute_type=compute_type, intra_threads=threads, inter_threads=n)
         self.pieces, self.model = Pieces(folder, longest), self._open(workers)
         self.identity = dict(engine='ctranslate2', model=model_name(self.folder), files=_fingerprints(self.folder), compute_type=self.model.compute_type,
@@ -107,10 +107,18 @@ def _collected(self:CTranslate2Engine, model, k, batch, options, futures):
 
 # %% ../../nbs/12_translate.ct2.ipynb #80b922d8
 @patch
-def _batches(self:CTranslate2Engine, parts):
+def at_once(self:CTranslate2Engine,
+    decoding:Decoding, # How hypotheses are looked for
+) -> int:              # Source pieces of a batch, padding counted
+    "How much is translated together."
+    width = decoding.n_best if decoding.method == 'sample' else decoding.beam_size
+    return self.batch_tokens or min(512, max(128, 1024 // width))
+
+@patch
+def _batches(self:CTranslate2Engine, parts, decoding):
     "Parts of sources, sorted and cut: their numbers and their pieces."
     order = sorted(range(len(parts)), key=lambda j: (-len(parts[j]), parts[j]))
-    numbers = [order[b] for b in cut_batches([len(parts[j]) for j in order], self.batch_tokens)]
+    numbers = [order[b] for b in cut_batches([len(parts[j]) for j in order], self.at_once(decoding))]
     return numbers, [[parts[j] for j in batch] for batch in numbers]
 
 # %% ../../nbs/12_translate.ct2.ipynb #b4c406df
@@ -124,7 +132,7 @@ def translate(self:CTranslate2Engine,
     refuse_lacking('CTranslate2', decoding, _METHODS)
     model, cut, halved = self._decoder(decoding, sources), [self.pieces.cut(text) for text in sources], self.halved
     parts, found = [(i, r) for i, (of_source, _) in enumerate(cut) for r in range(len(of_source))], {}
-    numbers, batches = self._batches([cut[i][0][r] for i, r in parts])
+    numbers, batches = self._batches([cut[i][0][r] for i, r in parts], decoding)
     if advance and (empty := sum(not of_source for of_source, _ in cut)): advance(empty, 0, 0)
     for k, limit, results in self._results(model, batches, _options(decoding)):
         for j, hypotheses in zip(numbers[k], self._scored(model, decoding, batches[k], results, limit)): found[parts[j]] = hypotheses

@@ -4,7 +4,7 @@
 
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
-sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of two. Each in a process
+sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is
 most of the overhead of two processes. With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
@@ -19,7 +19,7 @@ import pandas as pd
 from kept import TRANSLATION, keep, peak
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
-BATCHES = 512, 2048  # source pieces that Transformers is given at once
+BATCHES = 128, 512, 2048  # source pieces that Transformers is given at once
 
 
 def sentences(n):
@@ -41,7 +41,7 @@ def bare(rows, o):
     from paranmt_lab.translate.protocol import Decoding, length_limit
     engine = open_engine(f'ct2:{o.model}:{o.type}')
     parts = [part for text in rows.source for part in engine.pieces.cut(text)[0]]
-    batches, options = engine._batches(parts)[1][o.share::o.shares], _options(Decoding(o.beam))
+    batches, options = engine._batches(parts, Decoding(o.beam))[1][o.share::o.shares], _options(Decoding(o.beam))
     engine.model.translate_batch(batches[-1], **options)  # memory and caches warm
     start = clock()
     for batch in batches: engine.model.translate_batch(batch, max_decoding_length=length_limit(len(batch[0]), 256), **options)

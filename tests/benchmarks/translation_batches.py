@@ -1,6 +1,6 @@
 """How many source pieces CTranslate2 should be given at once on a processor.
 
-    python tests/benchmarks/translation_batches.py [--repeat 4] [--model marian-cs-en-tiny] [--sizes 256 512 1024 2048]
+    python tests/benchmarks/translation_batches.py [--repeat 4] [--model marian-cs-en-tiny] [--sizes 128 256 512 2048]
 
 Real Czech sentences (else the sample), the driver's own batches, nothing but `translate_batch`, one thread; 2,000 sentences in greedy search, fewer at beams 4 and 12. All sizes turn by
 turn; sentences a CPU second, median, and the ratio to the last size of the same turn.
@@ -31,7 +31,7 @@ def main(o):
     for beam, every in EVERY.items():
         sources, batches = rows.source.tolist()[::every], {}
         parts = [part for text in sources for part in engine.pieces.cut(text)[0]]
-        for engine.batch_tokens in o.sizes: batches[engine.batch_tokens] = engine._batches(parts)[1]
+        for engine.batch_tokens in o.sizes: batches[engine.batch_tokens] = engine._batches(parts, Decoding(beam))[1]
         turns = np.array([[rate(engine, of, _options(Decoding(beam)), len(sources)) for of in batches.values()] for _ in range(o.repeat + 1)][1:])  # the first warms up
         ratios = turns / turns[:, -1:]
         for i, size in enumerate(o.sizes): print(f'beam {beam:2}, {size:5} pieces: {np.median(turns[:, i]):6.1f} sentences/s, {np.median(ratios[:, i]):.2f} times ({ratios[:, i].min():.2f} to {ratios[:, i].max():.2f})', flush=True)
@@ -41,5 +41,5 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--repeat', type=int, default=4)
     p.add_argument('--model', default='marian-cs-en-tiny')
-    p.add_argument('--sizes', type=int, nargs='+', default=[256, 512, 1024, 2048])
+    p.add_argument('--sizes', type=int, nargs='+', default=[128, 256, 512, 2048])
     main(p.parse_args())
