@@ -783,6 +783,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'paranmt_lab.corpus.Corpus._facts': ('corpus.html#corpus._facts', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus._lacking': ('corpus.html#corpus._lacking', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus._measure': ('corpus.html#corpus._measure', 'paranmt_lab/corpus.py'),
+                                    'paranmt_lab.corpus.Corpus._numeric': ('corpus.html#corpus._numeric', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus._prepared': ('corpus.html#corpus._prepared', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus._remember': ('corpus.html#corpus._remember', 'paranmt_lab/corpus.py'),
                                     'paranmt_lab.corpus.Corpus._remembered': ('corpus.html#corpus._remembered', 'paranmt_lab/corpus.py'),

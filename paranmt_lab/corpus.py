@@ -559,8 +559,15 @@ def between(
     return ' AND '.join(parts) or f'{quoted(measure)} IS NOT NULL'
 
 @patch
+def _numeric(self:Corpus, column):
+    "Check that a column holds numbers: of texts there is no range."
+    texts = [f.name for f in PAIRS if not (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
+    if self.known([column])[0] in texts: raise ValueError(f"column {column!r} of {self.name} holds text, which has no range; columns of numbers are {', '.join(c for c in self.known(None) if c not in texts)}")
+    return column
+
+@patch
 def _condition(self:Corpus, measure, low, high, where):
-    parts = [] if measure is None else [between(self.known([measure])[0], low, high)]
+    parts = [] if measure is None else [between(self._numeric(measure), low, high)]
     parts += [f'({where})'] if where else []
     return ' WHERE ' + ' AND '.join(parts) if parts else ''
 
@@ -583,7 +590,7 @@ def summary(self:Corpus,
     measure:str,         # Measure or numeric column
 ) -> dict[str, float]:   # pairs, no_value, low, high, mean, sd; None where nothing has a value
     "What a measure looks like, and how many pairs have no value."
-    m = quoted(self.known([measure])[0])
+    m = quoted(self._numeric(measure))
     sql = f'SELECT count(*), count(*) - count({m}), min({m}), max({m}), avg({m}), stddev_pop({m}) FROM numbers'
     return dict(zip(('pairs', 'no_value', 'low', 'high', 'mean', 'sd'), self.connect().execute(sql).fetchone()))
 
@@ -605,7 +612,7 @@ def histogram(self:Corpus,
 ) -> pd.DataFrame:                      # low, high, pairs; `attrs`: pairs, below, above, no_value
     "Pairs in each of some equal ranges."
     exact = self._edges(measure, bins, range)
-    edges, m = exact.astype(np.float32), quoted(self.known([measure])[0])
+    edges, m = exact.astype(np.float32), quoted(self._numeric(measure))
     first, cuts = f"CAST('{float(edges[0])!r}' AS FLOAT)", ', '.join(f"'{float(e)!r}'" for e in edges[1:])
     sql = f'SELECT count(*), count(*) - count({m}), count(*) FILTER ({m} < {first}), histogram({m}, [{cuts}]::FLOAT[]) FILTER ({m} >= {first}) FROM numbers'
     pairs, no_value, below, cells = self.connect().execute(sql).fetchone()

@@ -153,11 +153,11 @@ def find_model(
     "Folder of a model of the workspace or of the repository."
     s = s or settings()
     if Path(name).is_dir() and ('/' in str(name) or os.sep in str(name)): return Path(name)
-    places = [s.models / safe_name(name, 'model'), s.shipped / 'models' / name]
+    places = list(dict.fromkeys([s.models / safe_name(name, 'model'), s.shipped / 'models' / name]))  # one, where the workspace is the repository's own
     for place in places:
         if place.is_dir(): return place
     have = sorted({p.name for place in places for p in place.parent.glob('*') if p.is_dir()})
-    raise FileNotFoundError(f"no model {name!r} in {places[0].parent} or {places[1].parent}; there are: {', '.join(have) or 'none'}")
+    raise FileNotFoundError(f"no model {name!r} in {' or '.join(str(place.parent) for place in places)}; there are: {', '.join(have) or 'none'}")
 
 # %% ../nbs/00_settings.ipynb #9548d75a
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
