@@ -20,14 +20,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-import torch.distributed as dist
 from fastcore.basics import patch, store_attr
 from rich.console import Console
 from rich.progress import (BarColumn, MofNCompleteColumn, Progress as Bar, SpinnerColumn, TextColumn,
                            TimeElapsedColumn, TimeRemainingColumn)
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
 
 from .settings import atomic, inside, read_json, safe_name, write_json
 
@@ -60,6 +57,7 @@ def commit(
 # %% ../nbs/03_runs.ipynb #24a419e7
 def provenance() -> dict: # Date (UTC), commit, machine, versions
     "When, with what code and on what machine something was computed."
+    import torch
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f'{os.cpu_count()} CPU cores'
     return dict(date=datetime.now(timezone.utc).isoformat(timespec='seconds'), commit=commit(), device=device,
                 machine=platform.machine(), python=platform.python_version(), torch=torch.__version__)
@@ -329,10 +327,12 @@ def _of_the_disk(error):
 
 @patch
 def save_checkpoint(self:Run,
-    tensors:dict[str, torch.Tensor], # Named tensors of any shapes
-    state:dict,                      # What JSON can hold
+    tensors:dict[str, 'torch.Tensor'], # Named tensors of any shapes
+    state:dict,                        # What JSON can hold
 ):
     "Write the checkpoint atomically."
+    import torch
+    from safetensors.torch import save_file
     tensors = {k: torch.as_tensor(v).detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with atomic(self.folder / 'checkpoint' / 'checkpoint.safetensors') as part:
         try: save_file(tensors, part, metadata={'state': json.dumps(state)})
@@ -340,10 +340,11 @@ def save_checkpoint(self:Run,
 
 # %% ../nbs/03_runs.ipynb #36f62476
 @patch
-def checkpoint(self:Run) -> tuple[dict[str, torch.Tensor], dict]|None: # Tensors and state, or None where there is none
+def checkpoint(self:Run) -> tuple[dict[str, 'torch.Tensor'], dict]|None: # Tensors and state, or None where there is none
     "Read the last checkpoint, also while a run at work puts a newer one in its place."
     try: data = (self.folder / 'checkpoint' / 'checkpoint.safetensors').read_bytes()
     except FileNotFoundError: return None
+    from safetensors.torch import load
     header = json.loads(data[8:8 + int.from_bytes(data[:8], 'little')])
     return load(data), json.loads(header['__metadata__']['state'])
 
@@ -352,6 +353,7 @@ def ranks(
     device:str, # Where the training runs
 ) -> tuple[int, int]: # Number of this process, number of processes
     "Join the processes that `torchrun` started; (0, 1) without it."
+    import torch.distributed as dist
     if 'RANK' not in os.environ: return 0, 1
     if not dist.is_initialized(): dist.init_process_group('nccl' if device.startswith('cuda') else 'gloo')
     return dist.get_rank(), dist.get_world_size()

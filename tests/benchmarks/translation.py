@@ -31,7 +31,7 @@ def sentences(n):
         return rows[rows.source.str.len() < 150].drop_duplicates('source').head(2 * n), 'the sample'
     rows = pd.read_parquet(path)
     chosen = [rows[rows.corpus == domain].drop_duplicates('source').sample(n, random_state=0) for domain in DOMAINS]
-    return pd.concat(chosen, ignore_index=True), ' and '.join(DOMAINS)
+    return pd.concat(chosen).sample(frac=1, random_state=0, ignore_index=True), ' and '.join(DOMAINS)  # mixed, so that two processes have the same to do
 
 
 def bare(rows, o):
@@ -122,8 +122,8 @@ def main(o):
                               'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f'benchmark {o.model}, beam {beam}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
-                     rows=[{k: v if v is None or isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in row.items()} for row in table if (row['beam'], row['processes']) == (beam, n)])
+                keep(f'benchmark {o.model}, beam {beam}, {kind}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
+                     rows=[{k: v if isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in table[-1].items()}])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
 
