@@ -1942,6 +1942,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                   'paranmt_lab.runs.canonical': ('runs.html#canonical', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.commit': ('runs.html#commit', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.compared': ('runs.html#compared', 'paranmt_lab/runs.py'),
+                                  'paranmt_lab.runs.computing_device': ('runs.html#computing_device', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.differing': ('runs.html#differing', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.duration': ('runs.html#duration', 'paranmt_lab/runs.py'),
                                   'paranmt_lab.runs.fingerprint': ('runs.html#fingerprint', 'paranmt_lab/runs.py'),
