@@ -359,8 +359,8 @@ def ranks(
     device:str, # Where the training runs
 ) -> tuple[int, int]: # Number of this process, number of processes
     "Join the processes that `torchrun` started; (0, 1) without it."
-    import torch.distributed as dist
     if 'RANK' not in os.environ: return 0, 1
+    import torch.distributed as dist
     if not dist.is_initialized(): dist.init_process_group('nccl' if device.startswith('cuda') else 'gloo')
     return dist.get_rank(), dist.get_world_size()
 

@@ -57,11 +57,11 @@ def make_pairs(name, systems_each, s):
     return pairs.corpus.value_counts()
 
 
-def back_translated(s):
-    "100,000 Czech sentences back-translated by the model that ships: the list of four that beam 12 gives."
+def back_translated(s, sentences=100_000):
+    "Czech sentences back-translated by the model that ships: of each the list of four that beam 12 gives."
     back, there = 'czech-100k-back', list_corpora(s)
     if back not in there or 'finished' not in Corpus.open(back, s).manifest('translate'):
-        if 'czech-100k' not in there: Corpus.create('czech-100k', s).write_pairs(0, pd.read_parquet(s.resources / 'train/bitext/cs-en.parquet').sample(100_000, random_state=0).assign(source_lang='cs'))
+        if 'czech-100k' not in there: Corpus.create('czech-100k', s).write_pairs(0, pd.read_parquet(s.resources / 'train/bitext/cs-en.parquet').sample(sentences, random_state=0).assign(source_lang='cs'))
         translate_corpus(Corpus.open('czech-100k', s), back, 'ct2:marian-cs-en-tiny', s, Decoding(12, n_best=4))
     return Corpus.open(back, s).frame(['segment', 'reference', 'translation', 'rank']).assign(corpus='own')
 
@@ -77,11 +77,11 @@ def make_own(best, s):
     own = back_translated(s).query('rank <= @best').drop(columns='rank')
     a, b = letters(own.reference), letters(own.translation)
     seen, same = a.isin(tests) | b.isin(tests), a == b
-    own = own[~seen & ~same].drop_duplicates(['reference', 'translation'])
+    own = (fit := own[~seen & ~same]).drop_duplicates(['reference', 'translation'])
     pairs = pd.concat([Corpus.open('paraphrases', s).frame(['segment', 'reference', 'translation', 'corpus']), own], ignore_index=True).sample(frac=1, random_state=0)
     corpus = Corpus.create('paraphrases-own' + (f'{best}' if best > 1 else ''), s)
     for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
-    return dict(corpus=corpus.name, pairs=len(pairs), own=len(own), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()))
+    return dict(corpus=corpus.name, pairs=len(pairs), own=len(own), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()), doubled=len(fit) - len(own))
 
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
