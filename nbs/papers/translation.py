@@ -3,6 +3,7 @@
     python nbs/papers/translation.py bleu [MODEL ...] [PAIR ...] [keep]   # marian-cs-en-tiny and apertium:spa-eng, greedy and beam 12
     python nbs/papers/translation.py run SENTENCES ... [keep]             # so many real Czech sentences at beam 12, 4 best: rate and peak memory
     python nbs/papers/translation.py memory SENTENCES ... [keep]          # the driver's own memory on so many made-up sentences, with an engine that does nothing
+    python nbs/papers/translation.py shortlists [keep]                    # shortlists of several sizes against the whole vocabulary: speed, BLEU, scores
 
 PARANMT_RESOURCES names the folder that holds `train/bitext`. `keep` writes the figures to nbs/papers/translation.json. The benchmarks of speed keep theirs in the same file:
 
@@ -25,6 +26,7 @@ from paranmt_lab.translate.data import split_held_out
 from paranmt_lab.translate.driver import translate_corpus
 from paranmt_lab.translate.engines import open_engine
 from paranmt_lab.translate.protocol import Decoding, Hypothesis
+from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import TRANSLATION, keep, peak
@@ -49,16 +51,20 @@ def told(model, s):
     return {what.lower(): re.search(rf'\*\*{what}\*\*: (.*?)\.?\n', card_of(model, s))[1] for what in ('Data', 'Work')}
 
 
-def held_out(model, s):
-    "Pairs that a model was not trained on, drawn again as its card says; their number must be the card's."
+def parts(model, s):
+    "Pairs that a model was trained on, and pairs that it was not, drawn again as its card says; the number of these must be the card's."
     card = card_of(model, s)
     config = json.loads(re.search(r'```json\n(.*?)\n```', card, re.S)[1])
     pairs = bitext(config['source_lang'], s)
-    if pairs is None: return None
-    found = pairs[split_held_out(pairs, config['held_out'], config['seed']) == 'held out']
+    if pairs is None: return None, None
+    part = split_held_out(pairs, config['held_out'], config['seed'])
+    found = pairs[part == 'held out']
     number = int(re.search(r'([\d,]+) pairs are held out', card)[1].replace(',', ''))
     if len(found) != number: raise ValueError(f'{len(found):,} pairs are held out and the card of {model} says {number:,}: this is not the bitext that it was trained on')
-    return found
+    return pairs[part == 'train'], found
+
+
+def held_out(model, s): return parts(model, s)[1]
 
 
 def for_rules(pair, s):
@@ -108,6 +114,41 @@ def run(n, s):
     keep(f'run {n}', TRANSLATION, **figures)
 
 
+SIZES = 25, 50, 100, 200, 400  # candidates of a source piece
+TURNS, TESTED = 3, ('tatoeba-test-v2021', 'newstest2017')
+
+
+def shortlists(s):
+    "Shortlists learnt from what the model was trained on, and no shortlist, on 500 held-out sentences of each domain, turn by turn, beam 12."
+    train, held = parts(MODEL, s)
+    if train is None: sys.exit(f'the Czech bitext is not in {s.resources}')
+    whole, found = open_engine(f'ct2:{MODEL}', s), {}
+    tested = pd.concat([held[held.corpus == domain].sample(500, random_state=0) for domain in TESTED])
+    start = time.perf_counter()
+    chance = learn_candidates(whole, train)
+    learnt = time.perf_counter() - start
+    with tempfile.TemporaryDirectory() as folder:
+        engines = {None: whole} | {size: type(whole)(make_shortlist(whole, chance, Path(folder) / f'{size}', size)) for size in SIZES}
+        seconds = {size: [] for size in engines}
+        for _ in range(TURNS):
+            for size, engine in engines.items():
+                start = time.process_time()
+                found[size] = [hypotheses[0] for hypotheses in engine.translate(tested.source.tolist(), Decoding(12))]
+                seconds[size].append(time.process_time() - start)
+    rows = [compared(size, found[size], found[None], np.array(seconds[None]) / seconds[size], tested) for size in engines]
+    print(pd.DataFrame(rows).round(3).to_string(index=False), flush=True)
+    keep(f'shortlists {MODEL}', TRANSLATION, pairs=len(train), learnt=round(learnt, 1), turns=TURNS, sentences=len(tested), rows=rows)
+
+
+def compared(size, few, whole, times, tested):
+    "One line: how much faster, how often the same, BLEU of each domain, and what the scores of the same translations have to do with those among all pieces."
+    alike = np.array([a.text == b.text for a, b in zip(few, whole)])
+    a, b = (np.array([h.score for h in hypotheses])[alike] for hypotheses in (few, whole))
+    bleu = {domain: round(BLEU().corpus_score([h.text for h, there in zip(few, tested.corpus == domain) if there], [tested.reference[tested.corpus == domain].tolist()]).score, 2) for domain in TESTED}
+    return dict(each=size, times=round(float(np.median(times)), 3), least=round(float(times.min()), 3), most=round(float(times.max()), 3), alike=round(float(alike.mean()), 4), **bleu,
+                higher=round(float((a - b).mean()), 4), correlation=round(float(np.corrcoef(a, b)[0, 1]), 4))
+
+
 class Idle:
     "An engine that has four things to say of whatever it is given."
     identity, halved = {'engine': 'idle'}, 0
@@ -133,7 +174,8 @@ def memory(n):
 
 if __name__ == '__main__':
     what, *names = [a for a in sys.argv[1:] if a != 'keep'] or ['']
-    if what == 'bleu':
+    if what == 'shortlists': shortlists(settings())
+    elif what == 'bleu':
         for name in names or (MODEL, PAIR): bleu(name, settings())
     elif what == 'run' and names:
         for n in names: run(int(n), settings())

@@ -1,13 +1,13 @@
 """How fast back-translation is: our driver against bare CTranslate2 and against Transformers, on the same sentences, the same model, the same machine, in turns.
 
-    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--transformers 100] [keep]
+    python tests/benchmarks/translation.py [--sentences 2000] [--repeat 3] [--beams 1 4 12] [--types int8 float32] [--processes 1 2] [--model marian-cs-en-tiny] [--shortlist 0] [--transformers 100] [keep]
 
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is
-most of the overhead of two processes. With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+most of the overhead of two processes. `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -36,12 +36,11 @@ def sentences(n):
 
 def bare(rows, o):
     "Nothing but translate_batch, on batches that were cut before the clock starts."
-    from paranmt_lab.translate.ct2 import _options
     from paranmt_lab.translate.engines import open_engine
     from paranmt_lab.translate.protocol import Decoding, length_limit
-    engine = open_engine(f'ct2:{o.model}:{o.type}')
+    engine = open_engine(f'ct2:{o.short or o.model}:{o.type}')
     parts = [part for text in rows.source for part in engine.pieces.cut(text)[0]]
-    batches, options = engine._batches(parts, Decoding(o.beam))[1][o.share::o.shares], _options(Decoding(o.beam))
+    batches, options = engine._batches(parts, Decoding(o.beam))[1][o.share::o.shares], engine.options(Decoding(o.beam))
     engine.model.translate_batch(batches[-1], **options)  # memory and caches warm
     start = clock()
     for batch in batches: engine.model.translate_batch(batch, max_decoding_length=length_limit(len(batch[0]), 256), **options)
@@ -58,7 +57,7 @@ def driver(rows, o):
         lab = replace(settings(), workspace=Path(folder), workers=o.processes)
         bitext = Corpus.create('bitext', lab)
         bitext.write_pairs(0, rows[['source', 'reference', 'corpus']].assign(source_lang='cs'))
-        name = f'ct2:{o.model}:{o.type}'
+        name = f'ct2:{o.short or o.model}:{o.type}'
         engine = name if o.processes > 1 else open_engine(name)
         if o.processes == 1: engine.translate(rows.source.tolist()[:20], Decoding(o.beam))
         start = clock()
@@ -88,7 +87,7 @@ def clock():
 
 def alone(what, o, **more):
     "One measurement in a process of its own: seconds, CPU seconds, sentences, MiB."
-    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers', 'batch') for x in (f'--{k}', str(v)))]
+    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'short', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers', 'batch') for x in (f'--{k}', str(v)))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | dict(OMP_NUM_THREADS='1'))
 
 
@@ -105,9 +104,27 @@ def work(o):
     print(json.dumps([*took.tolist(), len(rows), peak() + workers]))
 
 
+def with_shortlist(o, folder):
+    "The model with a shortlist of what the other domains of the bitext hold."
+    from paranmt_lab.settings import settings
+    from paranmt_lab.translate.engines import open_engine
+    from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
+    path, engine = settings().resources / 'train' / 'bitext' / 'cs-en.parquet', open_engine(f'ct2:{o.model}')
+    rows = pd.read_parquet(path).query('corpus not in @DOMAINS') if path.exists() else pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)
+    return str(make_shortlist(engine, learn_candidates(engine, rows), folder / f'{o.model}-{o.shortlist}', o.shortlist))
+
+
 def main(o):
     rows, where = sentences(o.sentences // 2)
     print(f'{len(rows):,} sentences of {where}; {o.model}', flush=True)
+    if o.shortlist:
+        with tempfile.TemporaryDirectory() as folder:
+            o.short = with_shortlist(o, Path(folder))
+            measure(o, rows)
+    else: measure(o, rows)
+
+
+def measure(o, rows):
     table = []
     def peer(beam, batch): return result(alone('transformers', o, beam=beam, type='float32', processes=1, batch=batch)) if o.transformers else [np.nan] * 4
     for beam in o.beams:
@@ -118,11 +135,11 @@ def main(o):
                 bares, drivers, slow = (np.array([t[i] for t in times]) for i in (0, 1, 2))
                 over, times_as_fast = drivers[:, 1] / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
-                table.append({'beam': beam, 'type': kind, 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
+                table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
                               'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f'benchmark {o.model}, beam {beam}, {kind}, {n} process(es)', TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
+                keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es)", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
                      rows=[{k: v if isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in table[-1].items()}])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
@@ -135,6 +152,8 @@ if __name__ == '__main__':
     p.add_argument('--types', nargs='+', default=['int8', 'float32'])
     p.add_argument('--model', default='marian-cs-en-tiny')
     p.add_argument('--transformers', type=int, default=100, help='sentences for Transformers; 0 leaves it out')
+    p.add_argument('--shortlist', type=int, default=0, help='target pieces looked at for each source piece; 0: all of the vocabulary')
+    p.add_argument('--short', default='', help=argparse.SUPPRESS)
     p.add_argument('--worker', help=argparse.SUPPRESS)
     for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1), ('batch', 2048)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
     p.add_argument('--processes', type=int, nargs='+', default=[1, 2])

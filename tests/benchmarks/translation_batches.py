@@ -11,7 +11,6 @@ import numpy as np
 
 from translation import sentences
 
-from paranmt_lab.translate.ct2 import _options
 from paranmt_lab.translate.engines import open_engine
 from paranmt_lab.translate.protocol import Decoding, length_limit
 
@@ -32,7 +31,7 @@ def main(o):
         sources, batches = rows.source.tolist()[::every], {}
         parts = [part for text in sources for part in engine.pieces.cut(text)[0]]
         for engine.batch_tokens in o.sizes: batches[engine.batch_tokens] = engine._batches(parts, Decoding(beam))[1]
-        turns = np.array([[rate(engine, of, _options(Decoding(beam)), len(sources)) for of in batches.values()] for _ in range(o.repeat + 1)][1:])  # the first warms up
+        turns = np.array([[rate(engine, of, engine.options(Decoding(beam)), len(sources)) for of in batches.values()] for _ in range(o.repeat + 1)][1:])  # the first warms up
         ratios = turns / turns[:, -1:]
         for i, size in enumerate(o.sizes): print(f'beam {beam:2}, {size:5} pieces: {np.median(turns[:, i]):6.1f} sentences/s, {np.median(ratios[:, i]):.2f} times ({ratios[:, i].min():.2f} to {ratios[:, i].max():.2f})', flush=True)
 
