@@ -112,7 +112,7 @@ GROUPS = {
               for dim, limit in ((900, 20_000), (4096, 1_000)) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
     'small': [replace(PART, name=f'{model.lower()}-300-of-{limit}', model=model, hidden=300 // sides, join='concat', limit=limit, megabatch=1)  # 300 dimensions of the same few pairs
               for limit in (20_000, 1_000) for model, sides in (('LSTM', 1), ('BLSTM', 2))],
-    'grown': [replace(PART, name=f'lstm-M{m}-grown', model='LSTM', hidden=300, megabatch=m, grow=1_500 // m) for m in (20, 40)],
+    'grown': [replace(PART, name=f'lstm-M{m}-grown', model='LSTM', hidden=300, megabatch=m, grow=1_500 // m) for m in (20, 40)] + runs('word', WORD, grown=dict(grow=300)),
     'added': [replace(WORD, name='word-plus-trigram', model='WORD+TRIGRAM', dim=100, epochs=2), replace(PART, name='word-plus-trigram-plus-lstm', model='WORD+TRIGRAM+LSTM', dim=100, hidden=100, megabatch=1)],
     'simplified': [replace(WORD, name='simplified-word', selection='simplified', learning_rate=5e-3, cooldown=1., epochs=10), replace(TRIGRAM, name='simplified-trigram', selection='simplified', **FALLING)],
     'word-random': runs('word-random', WORD, d300=dict(vectors='', dim=300), fall300=dict(vectors='', dim=300, cooldown=1., epochs=2)),
