@@ -124,7 +124,7 @@ def _stamp(s):
 def _working(s):
     "Jobs at work, drawn anew every two seconds."
     table = jobs(s)
-    for job in table[table.status == 'running'].itertuples():
+    for job in table[table.status == 'running'].sort_values('folder').itertuples():  # by name, so that bars keep their places
         known = pd.notna(job.total) and job.total
         text = f'{escaped(job.folder)}: {job.done:,.0f}' + (f' of {job.total:,.0f}' if known else '') + f' {escaped(job.what)}, {job.rate:,.1f} a second, {duration(job.seconds_left)} left'
         st.progress(min(1., job.done / job.total) if known else 0., text=text)
