@@ -102,13 +102,18 @@ def translate_shortlist(
     "Learn from a bitext which target pieces a model has to look at; name the result as an engine, ct2:NAME."
     from paranmt_lab.translate.ct2 import CTranslate2Engine
     from paranmt_lab.translate.engines import open_engine
-    from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
+    from paranmt_lab.translate.shortlist import check_shortlist, learn_candidates, make_shortlist
     s = settings()
+    check_shortlist(out := s.models / safe_name(name, 'model'), each)
+    if most < 1: raise ValueError(f'most = {most}, expected at least 1')
     model, where = open_engine(engine, s), f"corpus NOT IN ({', '.join('?' * len(without))})" if without else None
     if not isinstance(model, CTranslate2Engine): raise ValueError(f'{engine} has no shortlists; only CTranslate2 reads them: ct2:NAME')
-    pairs = Corpus.open(bitext, s).frame(['source', 'reference'], where, without or None, 'hash(pair_id)', most)
-    made = make_shortlist(model, learn_candidates(model, pairs, most), s.models / safe_name(name, 'model'), each, ', '.join([f'{len(pairs):,} pairs of {bitext}', *(f'without {domain}' for domain in without)]))
-    show_table(pd.DataFrame([(f'ct2:{name}', model.identity['model'], len(pairs), each, str(made))], columns=['engine', 'weights of', 'pairs', 'candidates', 'folder']))
+    corpus = Corpus.open(bitext, s)
+    pairs = corpus.frame(['source', 'reference'], where, without or None, 'hash(pair_id)', most)
+    chance, counts = learn_candidates(model, pairs, most)
+    counts['not_drawn'] = corpus.count(where=where, params=without or None) - len(pairs)
+    made = make_shortlist(model, chance, out, each, ', '.join([bitext, *(f'without {domain}' for domain in without)]), counts)
+    show_table(pd.DataFrame([dict(engine=f'ct2:{name}', candidates=each) | counts | dict(folder=str(made))]))
 
 # %% ../nbs/70_cli.ipynb #38a1ddfb
 @command(translate_app, 'run', Decoding)

@@ -125,7 +125,7 @@ def shortlists(s):
     whole, found = open_engine(f'ct2:{MODEL}', s), {}
     tested = pd.concat([held[held.corpus == domain].sample(500, random_state=0) for domain in TESTED])
     start = time.perf_counter()
-    chance = learn_candidates(whole, train)
+    chance, counts = learn_candidates(whole, train)
     learnt = time.perf_counter() - start
     with tempfile.TemporaryDirectory() as folder:
         engines = {None: whole} | {size: type(whole)(make_shortlist(whole, chance, Path(folder) / f'{size}', size)) for size in SIZES}
@@ -137,7 +137,7 @@ def shortlists(s):
                 seconds[size].append(time.process_time() - start)
     rows = [compared(size, found[size], found[None], np.array(seconds[None]) / seconds[size], tested) for size in engines]
     print(pd.DataFrame(rows).round(3).to_string(index=False), flush=True)
-    keep(f'shortlists {MODEL}', TRANSLATION, pairs=len(train), learnt=round(learnt, 1), turns=TURNS, sentences=len(tested), rows=rows)
+    keep(f'shortlists {MODEL}', TRANSLATION, **counts, learnt=round(learnt, 1), turns=TURNS, sentences=len(tested), rows=rows)
 
 
 def compared(size, few, whole, times, tested):

@@ -328,18 +328,17 @@ def mine_compiled(
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     if not len(first): return (torch.empty(0, dtype=torch.int64),) * 2
     group = np.arange(len(first)) if reference else np.asarray(segments)
-    if half is None and len(first) <= SMALL: best, at = _compare_all((first, second), group, pool)
-    else: best, at = _screened((first, second), group, pool, half, share, together)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # another one would still be spinning when the search begins, and costs more than a small product
+    try: best, at = _compare_all((first, second), group, pool) if half is None and len(first) <= SMALL else _screened((first, second), group, pool, half, share, together, threads)
+    finally: torch.set_num_threads(threads)
     if reference: at = _as_published(best, at, pool)
     return tuple(map(torch.from_numpy, at))
 
-def _screened(sides, group, pool, half, share, together):
+def _screened(sides, group, pool, half, share, together, threads):
     "Best cosine and its sentence, [2, n] each, by a screen."
     dtype = torch.bfloat16 if (half_is_fast() if half is None else half) else torch.float32
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # another one would still be spinning when the search begins
-    try: return best_of(together(_search(sides, dtype, _groups(group), pool, min(threads, -(-len(group) // BLOCK)), share)))
-    finally: torch.set_num_threads(threads)
+    return best_of(together(_search(sides, dtype, _groups(group), pool, min(threads, -(-len(group) // BLOCK)), share)))
 
 # %% ../../nbs/50_training.mining.ipynb #1d98d59b
 def pair_cosines(

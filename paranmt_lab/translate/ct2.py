@@ -43,7 +43,7 @@ class CTranslate2Engine:
         self._open = lambda n: ctranslate2.Translator(str(folder), device=kind, device_index=int(index or 0), compute_type=compute_type, intra_threads=threads, inter_threads=n)
         self.pieces, self.model, self.short = Pieces(folder, longest), self._open(workers), (self.folder / SHORTLIST).is_file()
         self.identity = dict(engine='ctranslate2', model=model_name(self.folder), files=_fingerprints(self.folder), compute_type=self.model.compute_type,
-                             batch_tokens=self.batch_tokens or list(ROOM), longest=longest, version=2)
+                             batch_tokens=self.batch_tokens or list(ROOM), longest=longest, version=3)
 
 # %% ../../nbs/12_translate.ct2.ipynb #03446541
 def _fingerprints(folder):

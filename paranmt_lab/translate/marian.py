@@ -121,7 +121,7 @@ class MarianEngine:
         said = read_json(folder / 'target_vocab.json') if (folder / 'target_vocab.json').exists() else self.ids
         self.words, self.eos, self.unk, self.pad = {i: p for p, i in said.items()}, self.ids['</s>'], self.ids['<unk>'], self.model.config.pad_token_id
         read = {p for pattern in ('model.bin', 'config.json', '*.safetensors', '*.spm', '*vocab*.json') for p in folder.glob(pattern)}
-        self.identity = dict(engine='transformers', model=model_name(folder), files={p.name: checksum(p) for p in sorted(read)}, batch_tokens=batch_tokens, longest=longest, version=1)
+        self.identity = dict(engine='transformers', model=model_name(folder), files={p.name: checksum(p) for p in sorted(read)}, batch_tokens=batch_tokens, longest=longest, version=2)
 
 # %% ../../nbs/12_translate.marian.ipynb #bbf7e82f
 @patch

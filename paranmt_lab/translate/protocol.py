@@ -128,7 +128,7 @@ def length_limit(
     longest:int, # Most pieces of a source
 ) -> int:        # Pieces of the longest translation
     "How long a translation may become."
-    return min(3 * pieces + 10, 2 * longest)
+    return min(3 * pieces + 10, 2 * longest - 1)
 
 # %% ../../nbs/12_translate.protocol.ipynb #a83cf87d
 def joined(

@@ -5,15 +5,15 @@
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
 thread and with two; and where the time goes. `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
-dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mega-batch, screened and as a plain
-product. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
+dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mini-batch and of one
+mega-batch, screened, as a plain product, and for a mini-batch as the trainer does it. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
 """
 import os, sys, tempfile, time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from paranmt_lab.training import loop
 from paranmt_lab.training.data import MegaBatch, TrainConfig, choose_pairs, prepare
 from paranmt_lab.training.loop import Trainee, train
 from paranmt_lab.training.megabatch import cosine, cut, margin_loss, mine
-from paranmt_lab.training.mining import mine_compiled
+from paranmt_lab.training.mining import SMALL, half_is_fast, mine_compiled
 from paranmt_lab.training.optimizer import DenseAdam
 
 REPEAT, PAIRS, LETTERS = 3, 120_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
@@ -66,9 +66,8 @@ CORPORA = dict(synthetic=synthetic, wmt=wmt)
 
 def corpora(pairs=PAIRS):
     "Name and corpus of what is asked for and there."
-    for name, made in CORPORA.items():
-        rows = None if set(sys.argv) & set(CORPORA) - {name} and name not in sys.argv else made(pairs)
-        if rows is None: continue
+    for name in [name for name in CORPORA if name in sys.argv] or CORPORA:
+        if (rows := CORPORA[name](pairs)) is None: continue
         corpus = Corpus.create(name, LAB)
         corpus.write_pairs(0, rows)
         yield name, corpus
@@ -271,22 +270,28 @@ def scale():
         print(f'{f["pairs"]:22,} {f["prepared"]:8.0f} s {f["arrays"]:5.2f} GiB {f["seconds"]:7.0f} s {f["rate"]:9,.0f} {f["memory"]:8.2f} GiB ({f["before"]:.2f})', flush=True)
 
 
-def mining(pairs=4_000, dim=300, times=7):
-    "Milliseconds for the negatives of a mega-batch, for vectors that differ much and for ones that are nearly the same."
-    torch.manual_seed(0)
+def mining():
+    "Milliseconds for the negatives of a mini-batch and of a mega-batch."
     keep_freed_memory()
-    print(f'\nmilliseconds for the negatives of {pairs:,} pairs, {dim} dimensions, opposite pool: {"screened":>38} {"product in float32":>28}')
+    for pairs, times in ((100, 70), (4_000, 7)): mined(pairs, times)
+
+
+def mined(pairs, times, dim=300):
+    "The same of so many pairs, for vectors that differ much and for ones that are nearly the same; up to `SMALL` pairs the trainer does not screen."
+    torch.manual_seed(0)
+    ways = dict(screened=partial(mine_compiled, half=half_is_fast()), plain=mine) | (dict(alone=mine_compiled) if pairs <= SMALL else {})
+    print(f'\nmilliseconds for the negatives of {pairs:,} pairs, {dim} dimensions, opposite pool: ' + ''.join(f'{name:>28}' for name in ways))
     for spread in (1., .01):
         sides = torch.randn(dim) + spread * torch.randn(2, pairs, dim)
         for n in (1, 2):
             with threads(n):
                 found = {}
-                for name, search in (('screened', mine_compiled), ('plain', mine)):
+                for name, search in ways.items():
                     search(*sides, torch.arange(pairs), 'opposite')
                     found[name] = [1e3 * seconds(lambda: search(*sides, torch.arange(pairs), 'opposite')) for _ in range(times)]
             mean = torch.nn.functional.normalize(sides, dim=2).mean((0, 1)).square().sum().item()
-            keep(f'mining {spread} threads={n}', pairs=pairs, dim=dim, mean_cosine=mean, threads=n, **found)
-            print(f'mean cosine {mean:.3f}, {n} thread{"s" * (n > 1)}: {spread_of(found["screened"]):>68} {spread_of(found["plain"]):>28}', flush=True)
+            keep(f'mining {spread} threads={n} pairs={pairs}', pairs=pairs, dim=dim, mean_cosine=mean, threads=n, **found)
+            print(f'mean cosine {mean:.3f}, {n} thread{"s" * (n > 1)}: ' + ''.join(f'{spread_of(x):>28}' for x in found.values()), flush=True)
 
 
 def seconds(call):

@@ -111,17 +111,15 @@ def with_shortlist(o, folder):
     from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
     path, engine = settings().resources / 'train' / 'bitext' / 'cs-en.parquet', open_engine(f'ct2:{o.model}')
     rows = pd.read_parquet(path).query('corpus not in @DOMAINS') if path.exists() else pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)
-    return str(make_shortlist(engine, learn_candidates(engine, rows), folder / f'{o.model}-{o.shortlist}', o.shortlist))
+    return str(make_shortlist(engine, learn_candidates(engine, rows)[0], folder / f'{o.model}-{o.shortlist}', o.shortlist))
 
 
 def main(o):
     rows, where = sentences(o.sentences // 2)
     print(f'{len(rows):,} sentences of {where}; {o.model}', flush=True)
-    if o.shortlist:
-        with tempfile.TemporaryDirectory() as folder:
-            o.short = with_shortlist(o, Path(folder))
-            measure(o, rows)
-    else: measure(o, rows)
+    with tempfile.TemporaryDirectory() as folder:
+        if o.shortlist: o.short = with_shortlist(o, Path(folder))
+        measure(o, rows)
 
 
 def measure(o, rows):
