@@ -6,8 +6,8 @@ Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample)
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
-programs may be running; peak memory of the process, and of its workers. The driver's workers import what they need while the clock runs, some seconds each: with few sentences that is
-most of the overhead of two processes. `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
+bare CTranslate2 has behind it: the same driver on so many sentences as there are processes, in the same turn, says what that takes, and it is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -129,11 +129,12 @@ def measure(o, rows):
         batch = min(BATCHES, key=lambda b: peer(beam, b)[1]) if o.transformers else 0  # whichever suits it
         for kind in o.types:
             for n in o.processes:
-                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), result(alone('driver', o, beam=beam, type=kind, processes=n)), peer(beam, batch)) for _ in range(o.repeat)]
-                bares, drivers, slow = (np.array([t[i] for t in times]) for i in (0, 1, 2))
-                over, times_as_fast = drivers[:, 1] / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
+                driven = lambda **more: result(alone('driver', o, beam=beam, type=kind, processes=n, **more))
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), peer(beam, batch), driven(sentences=2 * n) if n > 1 else [0] * 4) for _ in range(o.repeat)]
+                bares, drivers, slow, starts = (np.array([t[i] for t in times]) for i in range(4))
+                over, times_as_fast = (drivers[:, 1] - starts[:, 1]) / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
-                table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
+                table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'start, CPU-s': np.median(starts[:, 1]), 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
                               'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
