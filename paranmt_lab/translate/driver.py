@@ -333,25 +333,28 @@ def _translate(bitext, target, engine, name, job, facts, s, cluster, show):
     shards = sorted(job.shards)
     missing = [i for i in shards if i not in target.checksums]
     if missing or 'finished' not in facts: _renumber(bitext, cache, shards, facts.get('late', []), job.part_size)
-    n = _count(cache) if (cache / 'sources.duckdb').exists() else facts['sources']
-    todo = [p for p in range(-(-n // job.part_size)) if not _part_path(cache, p).exists()] if missing else []
-    with Progress(n, 'sentences', target.folder, done=n - sum(min(job.part_size, n - p * job.part_size) for p in todo), show=show) as progress:
-        if todo: translate_parts(engine, name, cache, job, todo, s, progress, cluster)
-        for shard in missing:
-            if progress.stopping: return
-            try: rows = pairs_of_shard(bitext, shard, cache, job, engine.identity.get('model', engine.identity['engine']))
-            except (pa.ArrowException, OSError) as e: bad[shard] = str(e).splitlines()[0]; continue
-            target.write_pairs(shard, rows)
-        if bad: raise _damaged(bitext, target, facts, bad)
+    with _counted(cache, facts) as n:
+        todo = [p for p in range(-(-n // job.part_size)) if not _part_path(cache, p).exists()] if missing else []
+        with Progress(n, 'sentences', target.folder, done=n - sum(min(job.part_size, n - p * job.part_size) for p in todo), show=show) as progress:
+            if todo: translate_parts(engine, name, cache, job, todo, s, progress, cluster)
+            for shard in missing:
+                if progress.stopping: return
+                try: rows = pairs_of_shard(bitext, shard, cache, job, engine.identity.get('model', engine.identity['engine']))
+                except (pa.ArrowException, OSError) as e: bad[shard] = str(e).splitlines()[0]; continue
+                target.write_pairs(shard, rows)
+            if bad: raise _damaged(bitext, target, facts, bad)
     if 'finished' not in facts: target.write_manifest('translate', facts | _account(bitext, target, n, progress))
 
 # %% ../../nbs/22_translate.driver.ipynb #ff5ac28a
-def _count(cache):
-    with duckdb.connect(str(cache / 'sources.duckdb'), read_only=True) as con: return con.execute('SELECT count(*) FROM sources').fetchone()[0]
+@contextmanager
+def _counted(cache, facts):
+    "Number of sources; their database stays open meanwhile, since DuckDB takes 30 ms to open a file that this process does not hold."
+    if not (cache / 'sources.duckdb').exists(): yield facts['sources']; return
+    with duckdb.connect(str(cache / 'sources.duckdb'), read_only=True) as con: yield con.execute('SELECT count(*) FROM sources').fetchone()[0]
 
 def _renumber(bitext, cache, shards, late, part_size):
     "Number the sources; where a restored shard brings more, the last part was not full and is done again."
-    before = _count(cache) if (cache / 'sources.duckdb').exists() else 0
+    with _counted(cache, dict(sources=0)) as n: before = n
     old = before and _numbered(cache / 'sources.duckdb')
     if old and not old >= set(shards) and before % part_size: _part_path(cache, before // part_size).unlink(missing_ok=True)
     number_sources(bitext, cache, shards, late)
