@@ -157,16 +157,16 @@ from paranmt_lab.training.loop import TrainConfig, Trainee, train
 s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu', workers=1)
 torch.set_num_threads(1)
 losses, mined = [], []
-update, negatives = Trainee.update, Trainee.negatives
-def heard_update(self, *args):
-    found = update(self, *args)
-    losses.append(found[0])
-    return found
+mega_batch, negatives = Trainee.mega_batch, Trainee.negatives
+def heard_mega_batch(self, *args):
+    for found in mega_batch(self, *args):
+        losses.append(found[0])
+        yield found
 def heard_negatives(self, *args):
     found = negatives(self, *args)
     mined.append(found.tolist())
     return found
-Trainee.update, Trainee.negatives = heard_update, heard_negatives
+Trainee.mega_batch, Trainee.negatives = heard_mega_batch, heard_negatives
 run = train(TrainConfig(**json.loads(Path(sys.argv[2]).read_text())), s, show=False)
 import os
 if not int(os.environ.get('RANK', 0)): Path(sys.argv[3]).write_text(json.dumps(dict(losses=losses, mined=mined[0])))
@@ -200,11 +200,12 @@ def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tm
     assert read_json(tmp_path / '2.out.json') == dict(losses=[], mined=[]) and (runs[1].folder / 'done.json').read_bytes() == written
 
 
-def steps(s, config, megas=10, reside=False):
-    """Losses and last weights of some mega-batches, by steps that stay on the device or by the others."""
+def steps(s, config, megas=10, way='compiled'):
+    """Losses and last weights of some mega-batches: by compiled steps where there are such, by steps that stay on the device, or by the plain ones."""
     corpus = Corpus.open(config.corpus, s)
     trainee, losses = Trainee(config, prepare(corpus, choose_pairs(corpus), config, s, show=False), s), []
-    if reside: trainee.reside()
+    if way == 'resident': trainee.reside()
+    if way == 'plain': trainee.compiled = None
     for mega in range(megas):
         trainee.mega = mega
         losses += [loss for loss, *_ in trainee.mega_batch(np.random.default_rng(mega).permutation(100))]
@@ -213,17 +214,19 @@ def steps(s, config, megas=10, reside=False):
 
 @pytest.mark.parametrize('model', ['WORD', 'WORD,TRIGRAM', 'WORD+TRIGRAM'])
 @pytest.mark.parametrize('fields', [dict(negatives='opposite', sides=1, cooldown=1.), dict(sampling='MIX')], ids=['one side', 'mixed'])
-def test_steps_that_stay_on_the_device_are_the_same(workspace, model, fields):
-    config = replace(BASE, name='resident', model=model, megabatch=5, **fields)
-    (plain, theirs, _), (resident, ours, _) = (steps(workspace, config, reside=reside) for reside in (False, True))
-    assert len(plain) == 50 and np.allclose(plain, resident, atol=1e-4)
+@pytest.mark.parametrize('way', ['compiled', 'resident'])
+def test_shorter_ways_are_the_same(workspace, model, fields, way):
+    config = replace(BASE, name='shorter', model=model, megabatch=5, **fields)
+    (plain, theirs, slow), (shorter, ours, fast) = (steps(workspace, config, way=x) for x in ('plain', way))
+    assert slow.compiled is None and slow.resident is None and (fast.resident if way == 'resident' else fast.compiled)
+    assert len(plain) == 50 and np.allclose(plain, shorter, atol=1e-4)
     for name in theirs: assert (theirs[name] - ours[name]).abs().max() < 1e-3
 
 
 def test_a_resident_state_goes_on_where_it_was(workspace):
     config = replace(BASE, name='resident', megabatch=5, cooldown=1.)
-    whole, _, _ = steps(workspace, config, 6, reside=True)
-    first, _, before = steps(workspace, config, 3, reside=True)
+    whole, _, _ = steps(workspace, config, 6, 'resident')
+    first, _, before = steps(workspace, config, 3, 'resident')
     after = Trainee(config, before.data, workspace)
     after.reside()
     for name, p in after.parameters.items(): p.data.copy_(before.parameters[name].data)

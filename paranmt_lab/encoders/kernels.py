@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'ask_for', 'in_parallel', 'flat', 'keep_freed_memory',
-           'in_large_pages', 'Numbering', 'within', 'number_rows', 'numbering', 'take_sentences', 'row_sum',
-           'Scattered', 'bag_mean', 'read_rows', 'cosines_of']
+           'in_large_pages', 'Numbering', 'number_tokens', 'occurrences', 'slot_table', 'within', 'number_rows',
+           'numbering', 'take_sentences', 'row_mean', 'row_sum', 'Scattered', 'bag_mean', 'read_rows', 'cosines_into',
+           'cosine_gradient', 'cosines_of']
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
 import ctypes, os
@@ -60,13 +61,13 @@ def in_parallel(
     parallel, # Compiled kernel with a parallel loop
     plain,    # The same without
     *args,    # Arguments of either
-):
+):            # What it returns
     "Call a kernel with as many threads as torch has, or alone where the threads are busy."
     threads = min(torch.get_num_threads(), config.NUMBA_NUM_THREADS)
     if threads == 1 or not _pool.acquire(blocking=False): return plain(*args)
     try:
         set_num_threads(threads)
-        parallel(*args)
+        return parallel(*args)
     finally: _pool.release()
 
 # %% ../../nbs/10_encoders.kernels.ipynb #0fba33c7
@@ -100,8 +101,13 @@ class Numbering:
 
 # %% ../../nbs/10_encoders.kernels.ipynb #d66fe593
 @compiled
-def _number(ids, slot, rows, place):
-    "Number distinct rows; `slot` holds -1 for each row of the matrix, before and after."
+def number_tokens(
+    ids,    # [T] int32 rows
+    slot,   # -1 for each row of the matrix, before and after
+    rows,   # [T] int32, gets the distinct rows in the order of first sight
+    place,  # [T] int32, gets for each token the number of its row
+):          # How many distinct rows
+    "Number distinct rows."
     found = 0
     for t in range(len(ids)):
         u = slot[ids[t]]
@@ -114,7 +120,11 @@ def _number(ids, slot, rows, place):
 
 # %% ../../nbs/10_encoders.kernels.ipynb #5eaf1b70
 @compiled
-def _occurrences(place, begin, order):
+def occurrences(
+    place,  # [T] int32, token to the number of its row
+    begin,  # [U + 1] int64 zeros, gets where the tokens of each row begin
+    order,  # [T] int32, gets the tokens, those of one row together
+):
     "Sort tokens by the number of their row (a counting sort)."
     for t in range(len(place)): begin[place[t] + 1] += 1
     for u in range(1, len(begin)): begin[u] += begin[u - 1]
@@ -127,8 +137,10 @@ def _occurrences(place, begin, order):
 # %% ../../nbs/10_encoders.kernels.ipynb #7111d2c3
 _slots = threading.local()
 
-def _slot(rows):
-    "A table of -1 for each row of a matrix, kept from call to call, one a thread."
+def slot_table(
+    rows:int,        # Rows of a matrix
+) -> np.ndarray:     # At least as many times -1
+    "What `number_tokens` needs, kept from call to call, one a thread."
     if len(getattr(_slots, 'table', ())) < rows: _slots.table = np.full(rows, -1, np.int32)
     return _slots.table
 
@@ -147,9 +159,9 @@ def number_rows(
     "Number the distinct rows of a batch."
     within(ids, rows)
     place, distinct = np.empty(len(ids), np.int32), np.empty(min(len(ids), rows), np.int32)
-    distinct = distinct[:_number(ids, _slot(rows), distinct, place)]
+    distinct = distinct[:number_tokens(ids, slot_table(rows), distinct, place)]
     begin, order = np.zeros(len(distinct) + 1, np.int64), np.empty(len(ids), np.int32)
-    _occurrences(place, begin, order)
+    occurrences(place, begin, order)
     return Numbering(distinct, place, begin, order)
 
 # %% ../../nbs/10_encoders.kernels.ipynb #e7d93aad
@@ -184,7 +196,15 @@ def take_sentences(
 
 # %% ../../nbs/10_encoders.kernels.ipynb #91070aa9
 @compiled
-def _mean(w, dim, ids, start, end, out, s):
+def row_mean(
+    w,      # Matrix, flat
+    dim,    # Length of a row
+    ids,    # [T] int32 rows of all sentences, end to end
+    start,  # First token of the sentence
+    end,    # Token after the last
+    out,    # Where the mean goes, flat
+    s,      # Into which row
+):
     "Mean of the rows `ids[start:end]` of a flat matrix, into row `s` of another."
     width, to = np.uint64(dim), np.uint64(s) * np.uint64(dim)
     for d in range(width): out[to + d] = 0
@@ -197,11 +217,11 @@ def _mean(w, dim, ids, start, end, out, s):
 
 @compiled
 def _means(w, dim, ids, offsets, out):
-    for s in range(len(offsets) - 1): _mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
+    for s in range(len(offsets) - 1): row_mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
 
 @compiled_parallel
 def _means_parallel(w, dim, ids, offsets, out):
-    for s in prange(len(offsets) - 1): _mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
+    for s in prange(len(offsets) - 1): row_mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
 
 # %% ../../nbs/10_encoders.kernels.ipynb #6df19bd3
 @compiled
@@ -334,7 +354,14 @@ def _dot(a, b):
     return total
 
 @compiled
-def _cosines(x_nd, left, right, norm_n, cos_k):
+def cosines_into(
+    x_nd,    # [n, d] vectors
+    left,    # [k] numbers of vectors
+    right,   # [k] numbers of those to compare them with
+    norm_n,  # [n], gets the length of each
+    cos_k,   # [k], gets the cosines
+):
+    "Cosines of chosen pairs of vectors."
     for s in range(len(x_nd)):
         square = _dot(x_nd[s], x_nd[s])
         norm_n[s] = np.sqrt(square if square > 0 else 1e-10)
@@ -342,7 +369,16 @@ def _cosines(x_nd, left, right, norm_n, cos_k):
 
 # %% ../../nbs/10_encoders.kernels.ipynb #bff0e5b8
 @compiled
-def _cosine_gradient(x_nd, left, right, norm_n, cos_k, d_k, d_nd):
+def cosine_gradient(
+    x_nd,    # [n, d] vectors
+    left,    # [k] numbers of vectors
+    right,   # [k] numbers of those that they were compared with
+    norm_n,  # [n] length of each
+    cos_k,   # [k] cosines
+    d_k,     # [k] gradient of the cosines
+    d_nd,    # [n, d], gets the gradient of the vectors
+):
+    "From the gradient of cosines to that of the vectors."
     d_nd[:] = 0
     for k in range(len(left)):
         if d_k[k] == 0: continue
@@ -364,7 +400,7 @@ class _Cosines(torch.autograd.Function):
         right,  # [k] numbers of those to compare them with
     ):
         x, norm_n, cos_k = x_nd.detach().contiguous().numpy(), x_nd.new_empty(len(x_nd)).numpy(), x_nd.new_empty(len(left)).numpy()
-        _cosines(x, left, right, norm_n, cos_k)
+        cosines_into(x, left, right, norm_n, cos_k)
         ctx.kept = x, left, right, norm_n, cos_k
         return torch.from_numpy(cos_k)
 
@@ -374,7 +410,7 @@ class _Cosines(torch.autograd.Function):
         d_k,  # [k] gradient of the cosines
     ):
         d_nd = np.empty_like(ctx.kept[0])
-        _cosine_gradient(*ctx.kept, d_k.contiguous().numpy(), d_nd)
+        cosine_gradient(*ctx.kept, d_k.contiguous().numpy(), d_nd)
         return torch.from_numpy(d_nd), None, None
 
 # %% ../../nbs/10_encoders.kernels.ipynb #afd118ed

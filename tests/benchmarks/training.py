@@ -26,7 +26,8 @@ from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.encoders.kernels import keep_freed_memory
 from paranmt_lab.runs import commit
 from paranmt_lab.settings import settings
-from paranmt_lab.training import loop
+from paranmt_lab.training import averages, loop
+from paranmt_lab.training.averages import AverageStep
 from paranmt_lab.training.data import MegaBatch, TrainConfig, choose_pairs, prepare
 from paranmt_lab.training.loop import Trainee, train
 from paranmt_lab.training.megabatch import cosine, cut, margin_loss, mine
@@ -97,8 +98,8 @@ def bare(trainee, pairs, done=0):
     return sum(map(len, pieces)) / (time.perf_counter() - start)
 
 
-PARTS = {'gathering': [(MegaBatch, '__init__'), (MegaBatch, 'take')], 'mining': [(Trainee, 'negatives')], 'catching up': [(loop.DeferredAdam, 'read')],
-         'backward': [(torch.Tensor, 'backward')], 'optimizer': [(loop.DeferredAdam, 'step')], 'encoding for mining': [(Trainee, 'encode')], 'forward': [(Trainee, 'update')]}
+PARTS = {'gathering': [(MegaBatch, '__init__'), (MegaBatch, 'take'), (AverageStep, 'gather')], 'mining': [(Trainee, 'negatives')], 'catching up': [(loop.DeferredAdam, 'read')],  # compiled steps catch up in `read`
+         'backward': [(torch.Tensor, 'backward'), (averages, '_compare')], 'optimizer': [(loop.DeferredAdam, 'step'), (AverageStep, 'learn')], 'encoding for mining': [(Trainee, 'encode')], 'forward': [(Trainee, 'update'), (Trainee, 'update_compiled'), (AverageStep, 'read')]}
 
 
 @contextmanager
@@ -315,7 +316,7 @@ def exact(steps=300):
             search = trainee.negatives
             trainee.negatives = lambda *pairs: next(remembered) if dense else negatives.append(search(*pairs)) or negatives[-1]
             if dense:
-                trainee.optimizer = DenseAdam(trainee.parameters, c.learning_rate)
+                trainee.compiled, trainee.optimizer = None, DenseAdam(trainee.parameters, c.learning_rate)
                 trainee.optimizer.read = lambda rows: None
                 for parameter in trainee.parameters.values(): del parameter.scattered
             losses.append([loss for rows in cut(np.arange(100 * steps), 100) for loss, *_ in trainee.mega_batch(rows)])
