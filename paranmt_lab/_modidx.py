@@ -2346,6 +2346,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'paranmt_lab/training/mining.py'),
                                              'paranmt_lab.training.mining._Miner.search': ( 'training.mining.html#_miner.search',
                                                                                             'paranmt_lab/training/mining.py'),
+                                             'paranmt_lab.training.mining._arrange': ( 'training.mining.html#_arrange',
+                                                                                       'paranmt_lab/training/mining.py'),
                                              'paranmt_lab.training.mining._as_published': ( 'training.mining.html#_as_published',
                                                                                             'paranmt_lab/training/mining.py'),
                                              'paranmt_lab.training.mining._centre': ( 'training.mining.html#_centre',
