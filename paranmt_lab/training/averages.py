@@ -13,9 +13,10 @@ import numpy as np
 from fastcore.basics import patch
 from numba import prange
 
-from ..encoders.kernels import compiled, compiled_parallel, cosine_gradient, cosines_into, in_parallel, number_tokens, occurrences, row_mean, slot_table
+from ..encoders.kernels import compiled, compiled_parallel, cosine_gradient, cosines_into, in_parallel, number_tokens, occurrences, row_mean, slot_table, within
 from ..text import Packed
 from .deferred import EPSILON, DeferredAdam, catch_up, sum_and_update
+from .megabatch import cut
 
 # %% ../../nbs/51_training.averages.ipynb #4e24440a
 @compiled
@@ -129,7 +130,9 @@ class AverageStep:
         joined:str='concat',     # What becomes of several: concat, each at unit length, or sum
         margin:float=0.4,        # Of the loss
         sides:int=2,             # 2: hinges of both sides, 1: of the first
-    ): self.optimizer, self.features, self.joined, self.margin, self.sides, self.tables = optimizer, list(features), joined, margin, sides, list(optimizer.tables.values())
+    ):
+        self.optimizer, self.features, self.joined, self.margin, self.sides = optimizer, list(features), joined, margin, sides
+        self.tables, self.known = list(optimizer.tables.values()), None
 
     def _facts(self, table): # what compiled calls are told of a matrix and its moments
         o = self.optimizer
@@ -156,6 +159,32 @@ def read(self:AverageStep,
         at += x.shape[1]
     return x_nd, lengths
 
+# %% ../../nbs/51_training.averages.ipynb #6e2b5002
+@patch
+def encode(self:AverageStep,
+    packs:dict[str, Packed],  # Sentences of a mega-batch by feature
+    piece:int=2_000,          # Sentences at a time
+) -> np.ndarray:              # [2n, d] vectors of all of them
+    "Vectors of a mega-batch, its rows checked against the matrices."
+    for f, table in zip(self.features, self.tables): within(packs[f].ids, len(table.parameter))
+    vectors = []
+    for who in cut(np.arange(len(packs[self.features[0]]), dtype=np.int32), piece):
+        gathered = self.gather(packs, who)
+        read = self.read(gathered)
+        vectors.append(read[0])
+    self.known = (packs, self.optimizer.steps, gathered, *read) if len(vectors) == 1 else None
+    return np.concatenate(vectors)
+
+@patch
+def _players_read(self:AverageStep, packs, pairs, p1, p2):
+    "Who takes part and where, their tokens, their vectors."
+    if self.known and self.known[0] is packs and self.known[1] == self.optimizer.steps and len(pairs) == len(p1):
+        own, negatives = np.stack([2 * pairs, 2 * pairs + 1]), np.stack([p1, p2])[:, pairs]
+        return np.concatenate([own, np.where(negatives < 0, own[0], negatives)]).astype(np.int32), *self.known[2:]
+    who, place = _players(pairs, p1, p2, slot_table(2 * len(p1)))
+    gathered = self.gather(packs, who)
+    return place, gathered, *self.read(gathered)
+
 # %% ../../nbs/51_training.averages.ipynb #316f0175
 @patch
 def learn(self:AverageStep,
@@ -175,15 +204,13 @@ def learn(self:AverageStep,
 # %% ../../nbs/51_training.averages.ipynb #8a72a2b1
 @patch
 def step(self:AverageStep,
-    packs:dict[str, Packed],  # Sentences of a mega-batch by feature, their rows known to be in the matrices
+    packs:dict[str, Packed],  # Sentences of a mega-batch by feature, checked by `encode`
     pairs:np.ndarray,         # [b] pairs of the mini-batch
     p1:np.ndarray,            # Negatives of all first sides, -1 for none
     p2:np.ndarray,            # The same of the second sides
 ) -> tuple[float, np.ndarray, np.ndarray]: # Loss, [b] cosines of the pairs, [2, b] cosines with negatives, -inf for none
     "Read, compare, learn."
-    who, place = _players(pairs, p1, p2, slot_table(2 * len(p1)))
-    gathered = self.gather(packs, who)
-    x_nd, lengths = self.read(gathered)
+    place, gathered, x_nd, lengths = self._players_read(packs, pairs, p1, p2)
     loss, cosines, d_nd = _compare(x_nd, place, pairs, p1, p2, self.margin, self.sides)
     if not math.isfinite(loss): raise FloatingPointError(f'the loss is {loss} at step {self.optimizer.steps + 1}')
     self.optimizer.steps += 1

@@ -141,6 +141,7 @@ def encode(
 ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
     "Vectors of a mega-batch under the current model."
     if self.resident: return encode_there(self.resident, self.sentences(mega).ravel(), piece).view(len(mega), 2, -1)
+    if self.compiled: return torch.from_numpy(self.compiled.encode(mega.packs, piece)).view(len(mega), 2, -1)
     own = self.ranks.share(np.arange(2 * len(mega)))
     vectors = [self.read(mega, k) for k in cut(own, piece)] or [torch.empty(0, self.layer.dim, device=self.device)]
     return self.ranks.gather(torch.cat(vectors), 2 * len(mega)).view(len(mega), 2, -1)

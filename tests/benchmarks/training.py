@@ -4,7 +4,7 @@
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
-thread and with two; and where the time goes. `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
+thread and with two; and where the time goes (of averages all that is read, for mining too, is forward, and rows catch up in it). `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
 dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mini-batch and of one
 mega-batch, screened, as a plain product, and for a mini-batch as the trainer does it. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
 """
@@ -98,7 +98,7 @@ def bare(trainee, pairs, done=0):
     return sum(map(len, pieces)) / (time.perf_counter() - start)
 
 
-PARTS = {'gathering': [(MegaBatch, '__init__'), (MegaBatch, 'take'), (AverageStep, 'gather')], 'mining': [(Trainee, 'negatives')], 'catching up': [(loop.DeferredAdam, 'read')],  # compiled steps catch up in `read`
+PARTS = {'gathering': [(MegaBatch, '__init__'), (MegaBatch, 'take'), (AverageStep, 'gather')], 'mining': [(Trainee, 'negatives')], 'catching up': [(loop.DeferredAdam, 'read')],
          'backward': [(torch.Tensor, 'backward'), (averages, '_compare')], 'optimizer': [(loop.DeferredAdam, 'step'), (AverageStep, 'learn')], 'encoding for mining': [(Trainee, 'encode')], 'forward': [(Trainee, 'update'), (Trainee, 'update_compiled'), (AverageStep, 'read')]}
 
 
@@ -146,7 +146,7 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
                         bare(trainee, 4_000)
                         for k in range(REPEAT): steps.append(bare(trainee, 2_000 if slow else 12_000, 4_000 + 8_000 * k))
                         with clocks() as spent: bare(trainee, 4_000, 36_000)
-                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 30_000}.get(model, 40_000)), n))
+                        for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 20_000}.get(model, 40_000)), n))
                     total = sum(spent.values())
                     keep(f'training {name} {model} M={M} threads={n} {POOL}', corpus=name, model=model, M=M, threads=n, pool=POOL, trainer=found, bare=steps, parts=spent)
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
