@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'ask_for', 'in_parallel', 'flat', 'keep_freed_memory',
            'in_large_pages', 'Numbering', 'number_tokens', 'occurrences', 'slot_table', 'within', 'number_rows',
-           'numbering', 'take_sentences', 'row_mean', 'row_sum', 'Scattered', 'bag_mean', 'read_rows', 'cosines_into',
+           'numbering', 'take_sentences', 'means', 'row_sum', 'Scattered', 'bag_mean', 'read_rows', 'cosines_into',
            'cosine_gradient', 'cosines_of']
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
@@ -196,15 +196,7 @@ def take_sentences(
 
 # %% ../../nbs/10_encoders.kernels.ipynb #91070aa9
 @compiled
-def row_mean(
-    w,      # Matrix, flat
-    dim,    # Length of a row
-    ids,    # [T] int32 rows of all sentences, end to end
-    start,  # First token of the sentence
-    end,    # Token after the last
-    out,    # Where the mean goes, flat
-    s,      # Into which row
-):
+def _mean(w, dim, ids, start, end, out, s):
     "Mean of the rows `ids[start:end]` of a flat matrix, into row `s` of another."
     width, to = np.uint64(dim), np.uint64(s) * np.uint64(dim)
     for d in range(width): out[to + d] = 0
@@ -217,11 +209,22 @@ def row_mean(
 
 @compiled
 def _means(w, dim, ids, offsets, out):
-    for s in range(len(offsets) - 1): row_mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
+    for s in range(len(offsets) - 1): _mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
 
 @compiled_parallel
 def _means_parallel(w, dim, ids, offsets, out):
-    for s in prange(len(offsets) - 1): row_mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
+    for s in prange(len(offsets) - 1): _mean(w, dim, ids, offsets[s], offsets[s + 1], out, s)
+
+# %% ../../nbs/10_encoders.kernels.ipynb #c5f9a738
+def means(
+    weight_rd:Tensor,    # [r, d] embedding matrix, on the CPU
+    ids:np.ndarray,      # [T] int32 rows of all sentences, end to end; below r, or a kernel would read beyond the matrix
+    offsets:np.ndarray,  # [n + 1] where each sentence begins, and T
+) -> Tensor:             # [n, d] means
+    "The mean of the rows of each sentence."
+    means_nd = weight_rd.new_empty(len(offsets) - 1, weight_rd.shape[1])
+    in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], ids, offsets, flat(means_nd))
+    return means_nd
 
 # %% ../../nbs/10_encoders.kernels.ipynb #6df19bd3
 @compiled
@@ -290,9 +293,7 @@ class _BagMean(torch.autograd.Function):
         kept,       # A list that takes the gradient as it is, or None
     ):
         ctx.packed, ctx.shape, ctx.sparse, ctx.kept = packed, weight_rd.shape, sparse, kept
-        means_nd = weight_rd.new_empty(len(packed), weight_rd.shape[1])
-        in_parallel(_means_parallel, _means, flat(weight_rd), weight_rd.shape[1], within(packed.ids.numpy(), len(weight_rd)), packed.offsets.numpy(), flat(means_nd))
-        return means_nd
+        return means(weight_rd, within(packed.ids.numpy(), len(weight_rd)), packed.offsets.numpy())
 
     @staticmethod
     def backward(

@@ -121,9 +121,9 @@ class Trainee:
         self.mean, self.taken = {}, 0
         rng = np.random.default_rng([config.seed, 1])
         self.probes = rng.choice(len(data), min(config.probes, len(data)), replace=False)
-        if not averages(self.layer) or not plain(config) or self.ranks.world > 1: return
-        if self.device == 'cuda': self.reside()
-        else: self.compiled = AverageStep(self.optimizer, [part.feature for part in averages(self.layer)], _joined(self.layer), config.margin, config.sides)
+        short = averages(self.layer) and plain(config) and self.ranks.world == 1
+        if short and self.device == 'cuda': self.reside()
+        elif short and isinstance(self.optimizer, DeferredAdam): self.compiled = AverageStep(self.optimizer, [part.feature for part in averages(self.layer)], _joined(self.layer), config.margin, config.sides)
 
     @property
     def done(self): return self.epoch >= self.config.epochs or 0 < self.config.patience <= self.waited
@@ -379,10 +379,11 @@ def update_compiled(
     self: Trainee,
     mega: MegaBatch, # Sentences
     pairs: np.ndarray, # Pairs of the mini-batch, as numbers within the mega-batch
-    *mined: np.ndarray, # Sentence numbers of the negatives, of first and of second sides, -1 for none
+    p1: np.ndarray, # Sentence numbers of all first sides' negatives, -1 for none
+    p2: np.ndarray, # The same of the second sides
 ) -> tuple[float, np.ndarray, np.ndarray]: # What `update` returns
     "One optimizer step of nothing but averages."
-    found = self.compiled.step(mega.packs, pairs, *mined)
+    found = self.compiled.step(mega.packs, pairs, p1, p2)
     self.step, self.pairs = self.step + 1, self.pairs + len(pairs)
     return found
 
@@ -390,7 +391,7 @@ def update_compiled(
 @patch
 def reside(self: Trainee):
     "Put all sentences beside the weights, and take steps that stay there."
-    config, parts, joined = self.config, averages(self.layer), _joined(self.layer)
+    config, parts, joined, self.compiled = self.config, averages(self.layer), _joined(self.layer), None
     rates = learning_rates(config, len(self.data), self.batch)
     self.optimizer = DenseAdam(self.parameters, rates, decay=config.decay)
     sentences = [Sentences(pack.ids, pack.offsets, self.device) for pack in (self.data.packs[part.feature] for part in parts)]

@@ -333,7 +333,7 @@ def _translate(bitext, target, engine, name, job, facts, s, cluster, show):
     shards = sorted(job.shards)
     missing = [i for i in shards if i not in target.checksums]
     if missing or 'finished' not in facts: _renumber(bitext, cache, shards, facts.get('late', []), job.part_size)
-    with _counted(cache, facts) as n:
+    with _counted(cache, facts.get('sources')) as n:
         todo = [p for p in range(-(-n // job.part_size)) if not _part_path(cache, p).exists()] if missing else []
         with Progress(n, 'sentences', target.folder, done=n - sum(min(job.part_size, n - p * job.part_size) for p in todo), show=show) as progress:
             if todo: translate_parts(engine, name, cache, job, todo, s, progress, cluster)
@@ -347,14 +347,14 @@ def _translate(bitext, target, engine, name, job, facts, s, cluster, show):
 
 # %% ../../nbs/22_translate.driver.ipynb #ff5ac28a
 @contextmanager
-def _counted(cache, facts):
+def _counted(cache, otherwise):
     "Number of sources; their database stays open meanwhile, since DuckDB takes 30 ms to open a file that this process does not hold."
-    if not (cache / 'sources.duckdb').exists(): yield facts['sources']; return
+    if not (cache / 'sources.duckdb').exists(): yield otherwise; return
     with duckdb.connect(str(cache / 'sources.duckdb'), read_only=True) as con: yield con.execute('SELECT count(*) FROM sources').fetchone()[0]
 
 def _renumber(bitext, cache, shards, late, part_size):
     "Number the sources; where a restored shard brings more, the last part was not full and is done again."
-    with _counted(cache, dict(sources=0)) as n: before = n
+    with _counted(cache, 0) as before: pass
     old = before and _numbered(cache / 'sources.duckdb')
     if old and not old >= set(shards) and before % part_size: _part_path(cache, before // part_size).unlink(missing_ok=True)
     number_sources(bitext, cache, shards, late)

@@ -4,11 +4,11 @@
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
-thread and with two; and where the time goes (of averages all that is read, for mining too, is forward, and rows catch up in it). `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
+thread and with two; and where the time goes (of averages all that is read, for mining too, is forward, rows catch up there, and comparing is backward). `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
 dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mini-batch and of one
 mega-batch, screened, as a plain product, and for a mini-batch as the trainer does it. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
 """
-import os, sys, tempfile, time
+import atexit, os, shutil, sys, tempfile, time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -36,6 +36,7 @@ from paranmt_lab.training.optimizer import DenseAdam
 
 REPEAT, PAIRS, LETTERS = 3, 120_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
 LAB = replace(settings(), workspace=Path(tempfile.mkdtemp()), resources=Path('/nowhere'), device='cpu')
+atexit.register(shutil.rmtree, LAB.workspace, ignore_errors=True)  # gigabytes of checkpoints
 
 
 def zipf_words(types, rng):
@@ -189,7 +190,7 @@ def sentence_transformers(corpus, batch, pairs):
     words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(['[UNK]', *sorted(types)][:50_000])}, '[UNK]'))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     model = SentenceTransformer(modules=[StaticEmbedding(words, embedding_weights=np.random.default_rng(0).normal(0, .01, (50_000, 300)).astype(np.float32))], device='cpu')
-    arguments = SentenceTransformerTrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size=batch, num_train_epochs=1, report_to='none', save_strategy='no', logging_strategy='no', disable_tqdm=True, use_cpu=True, learning_rate=1e-3)
+    arguments = SentenceTransformerTrainingArguments(tempfile.mkdtemp(dir=LAB.workspace), per_device_train_batch_size=batch, num_train_epochs=1, report_to='none', save_strategy='no', logging_strategy='no', disable_tqdm=True, use_cpu=True, learning_rate=1e-3)
     trainer = SentenceTransformerTrainer(model, arguments, train_dataset=Dataset.from_pandas(rows), loss=MultipleNegativesRankingLoss(model))
     start = time.perf_counter()
     trainer.train()

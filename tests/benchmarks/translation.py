@@ -7,7 +7,7 @@ sorted batches beforehand, and nothing else. **driver**: numbering, pieces, sear
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
-bare CTranslate2 has behind it: the same driver on so many sentences as there are processes, in the same turn, says what that takes, and it is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -129,8 +129,9 @@ def measure(o, rows):
         batch = min(BATCHES, key=lambda b: peer(beam, b)[1]) if o.transformers else 0  # whichever suits it
         for kind in o.types:
             for n in o.processes:
-                driven = lambda **more: result(alone('driver', o, beam=beam, type=kind, processes=n, **more))
-                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), peer(beam, batch), driven(sentences=2 * n) if n > 1 else [0] * 4) for _ in range(o.repeat)]
+                driven = lambda **more: result(alone('driver', o, **dict(beam=beam, type=kind, processes=n) | more))
+                started = lambda: np.subtract(driven(sentences=2 * n), driven(sentences=2 * n, processes=1))
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), peer(beam, batch), started() if n > 1 else [0] * 4) for _ in range(o.repeat)]
                 bares, drivers, slow, starts = (np.array([t[i] for t in times]) for i in range(4))
                 over, times_as_fast = (drivers[:, 1] - starts[:, 1]) / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
