@@ -80,7 +80,7 @@ class Progress:
         every:float=1.0,        # Seconds between two writes of `progress.json`
     ):
         store_attr()
-        self.first, self.start, self.written, self.figures, self._asked = done, time.time(), 0., {}, False
+        self.first, self.start, self.written, self.drawn, self.figures, self._asked = done, time.time(), 0., 0., {}, False
         self.before = self._seconds_before() if folder and done else 0.
         self.console = Console(stderr=True)
         self.bar = Bar(SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
@@ -120,10 +120,16 @@ def advance(self:Progress,
     **figures,  # Named figures to show beside the count, such as the loss
 ):
     "Count `n` more and show the latest figures."
-    self.done, self.figures = self.done + n, self.figures | figures
+    self.done, self.figures, now = self.done + n, self.figures | figures, time.time()
+    if now - self.drawn >= 0.05: self._draw() # nobody sees more, and a job may advance a thousand times a second
+    if now - self.written >= self.every: self._write('running')
+
+@patch
+def _draw(self:Progress):
+    "Bring the bar up to date."
+    self.drawn = time.time()
     shown = ' '.join(f'{k} {v:.4g}' if isinstance(v, float) else f'{k} {v}' for k, v in self.figures.items())
     self.bar.update(self.task, completed=self.done, rate=f"{self.state()['rate']:,.1f} {self.what}/s", figures=shown)
-    if time.time() - self.written >= self.every: self._write('running')
 
 # %% ../nbs/03_runs.ipynb #57b9a417
 @patch
@@ -139,6 +145,7 @@ def __enter__(self:Progress):
 
 @patch
 def __exit__(self:Progress, kind, error, trace):
+    self._draw()
     self.bar.stop()
     if self._old is not None: signal.signal(signal.SIGINT, self._old)
     status = 'failed' if error else 'stopped' if self.stopping else 'finished'

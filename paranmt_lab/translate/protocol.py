@@ -31,6 +31,7 @@ def flagged(
     *flags:str, # Of `FLAGS`, perhaps several in one text; empty ones are left out
 ) -> str:       # Each once, in the order of the list
     "Put flags together."
+    if not any(flags): return ''
     found = {f for text in flags for f in text.split(', ') if f}
     if odd := found - set(FLAGS): raise ValueError(f'no such flag: {sorted(odd)}; there are {FLAGS}')
     return ', '.join(f for f in FLAGS if f in found)
@@ -136,6 +137,7 @@ def joined(
     flag:str='',                  # Flags of the source
 ) -> list[Hypothesis]:            # Hypotheses of the whole, best first
     "Put the translations of a split source together."
+    if len(parts) == 1 and not flag: return parts[0]
     ranked = [[p[min(r, len(p) - 1)] for p in parts] for r in range(max(map(len, parts)))]
     whole = [Hypothesis(' '.join(h.text for h in row if h.text), sum(h.log_probability for h in row), sum(h.tokens for h in row), flagged(flag, *(h.flags for h in row))) for row in ranked]
     return whole if len(parts) == 1 else sorted(whole, key=lambda h: -h.score)

@@ -30,7 +30,7 @@ def sentences(n):
         rows = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)
         return rows[rows.source.str.len() < 150].drop_duplicates('source').head(2 * n), 'the sample'
     rows = pd.read_parquet(path)
-    chosen = [rows[rows.corpus == domain].drop_duplicates('source').sample(n, random_state=0) for domain in DOMAINS]
+    chosen = [found.sample(min(n, len(found)), random_state=0) for domain in DOMAINS for found in [rows[rows.corpus == domain].drop_duplicates('source')]]
     return pd.concat(chosen).sample(frac=1, random_state=0, ignore_index=True), ' and '.join(DOMAINS)  # mixed, so that two processes have the same to do
 
 
