@@ -7,7 +7,7 @@ sorted batches beforehand, and nothing else. **driver**: numbering, pieces, sear
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
-bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes on halves of the batches. `keep` writes the table to nbs/papers/translation.json.
+bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do. `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -39,8 +39,9 @@ def bare(rows, o):
     from paranmt_lab.translate.engines import open_engine
     from paranmt_lab.translate.protocol import Decoding, length_limit
     engine = open_engine(f'ct2:{o.short or o.model}:{o.type}')
-    parts = [part for text in rows.source for part in engine.pieces.cut(text)[0]]
-    batches, options = engine._batches(parts, Decoding(o.beam))[1][o.share::o.shares], engine.options(Decoding(o.beam))
+    size = -(-len(rows) // o.shares)
+    parts = [part for text in rows.source[o.share * size:(o.share + 1) * size] for part in engine.pieces.cut(text)[0]]
+    batches, options = engine._batches(parts, Decoding(o.beam))[1], engine.options(Decoding(o.beam))
     engine.model.translate_batch(batches[-1], **options)  # memory and caches warm
     start = clock()
     for batch in batches: engine.model.translate_batch(batch, max_decoding_length=length_limit(len(batch[0]), 256), **options)
