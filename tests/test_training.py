@@ -75,6 +75,21 @@ def test_killed_runs_end_with_the_same_bits(workspace, tmp_path):
     pd.testing.assert_frame_equal(*(pd.read_parquet(workspace.runs / name / 'negatives.parquet') for name in ('killed', 'whole')))
 
 
+@pytest.mark.parametrize('model', ['WORD,TRIGRAM', 'LSTM'])
+def test_bits_are_the_same_whether_kernels_are_compiled_or_loaded(workspace, tmp_path, model):
+    """The first process of a run compiles what the next one loads; here in a cache of its own, then with half of the kernels compiled anew."""
+    cache, found = tmp_path / 'kernels', []
+    for name in ('compiled', 'loaded', 'mixed'):
+        config = replace(BASE, name=f'{name}-{model.lower().replace(",", "-")}', model=model, epochs=2, scramble=0.0)
+        subprocess.run([sys.executable, '-c', CHILD, str(workspace.workspace), str(write_json(tmp_path / 'config.json', asdict(config)))], check=True, env=os.environ | dict(NUMBA_CACHE_DIR=str(cache)))
+        found.append(weights(workspace, config.name))
+        own = [path for path in cache.rglob('*.nbi') if path.name.split('.')[0] in ('averages', 'deferred', 'recurrent')]
+        assert own
+        if name == 'loaded':
+            for path in own: path.unlink()
+    assert found[0] == found[1] == found[2]
+
+
 def test_interrupt_stops_at_a_mega_batch_and_leaves_a_checkpoint(workspace, tmp_path):
     """One Ctrl-C is a clean stop: exit code 0, status `stopped`, and the run goes on from there."""
     config = replace(BASE, name='interrupted', checkpoint_every=1000, epochs=400)

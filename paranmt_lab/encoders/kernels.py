@@ -44,7 +44,7 @@ def _prefetch(typing, flat, index):
 # %% ../../nbs/10_encoders.kernels.ipynb #cf106e65
 FAST = {'reassoc', 'contract', 'arcp', 'nsz', 'afn'}  # may add in another order, may not assume that numbers are finite
 _options = dict(nogil=True, cache=True, fastmath=FAST, error_model='numpy')  # x / 0 is infinite, as in NumPy: to look for it would keep loops scalar
-compiled, compiled_parallel = njit(**_options), njit(parallel=True, **_options)
+compiled, compiled_parallel = njit(forceinline=True, **_options), njit(parallel=True, **_options)
 AHEAD = 4  # rows between the one that is asked for and the one that is worked on
 
 @compiled
