@@ -1,5 +1,6 @@
 """What the notebooks on recurrent encoders cannot show: arbitrary batches, torch's own LSTM, long sentences, empty batches, threads."""
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.encoders.gran import Gran
 from paranmt_lab.encoders.layers import tensors
-from paranmt_lab.encoders.recurrent import JOINS, POOLINGS, Lstm, lstm_states, roomy, steps_of
+from paranmt_lab.encoders.recurrent import JOINS, POOLINGS, Lstm, shares, steps_of
 from paranmt_lab.text import pack
 
 ROWS, DIM, HIDDEN = 12, 7, 5
@@ -23,6 +24,14 @@ def make(name, rows=ROWS, dim=DIM, hidden=HIDDEN, **more):
     layer = (Gran if name.startswith('gran') else Lstm)('word', rows, dim, hidden, **LAYERS[name] | more)
     with torch.no_grad(): layer.weight_rd.mul_(100)
     return layer
+
+
+@contextmanager
+def torch_threads(n):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try: yield
+    finally: torch.set_num_threads(before)
 
 
 def batch_of(sentences): return tensors({'word': pack(sentences)})
@@ -140,7 +149,12 @@ def test_a_batch_without_sentences_or_without_tokens(name):
 
 
 @pytest.mark.parametrize('name', LAYERS)
-def test_the_same_bits_again_with_and_without_gradients_and_from_many_threads(name):
+@pytest.mark.parametrize('each', (1, 3))
+def test_the_same_bits_again_with_and_without_gradients_and_from_many_threads(name, each):
+    with torch_threads(each): same_bits(name)
+
+
+def same_bits(name):
     rng = np.random.default_rng(0)
     sentences = [rng.integers(0, 50, n).tolist() for n in rng.integers(1, 40, 60)] + [rng.integers(0, 50, 300).tolist()]
     layer = make(name, rows=50, dim=32, hidden=24)
@@ -238,5 +252,23 @@ def test_backward_twice_where_the_graph_is_kept():
     assert all(torch.equal(a, b) for a, b in zip(first, again))
 
 
-def test_few_heights():
-    assert len({roomy(m) for m in range(1, 10_000)}) < 120
+@given(st.lists(st.integers(0, 12), max_size=80), st.integers(1, 9), st.integers(1, 2))
+@hypothesis_settings(deadline=None)
+def test_shares_hold_every_token_once_and_equally_many_sentences(lengths, threads, directions):
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    with torch_threads(threads): dealt = shares(offsets, directions)
+    assert sorted(t for share in dealt for t in share.forward) == sorted(t for share in dealt for t in share.backward) == list(range(offsets[-1]))
+    sizes = [len(share.order) for share in dealt]
+    assert sum(sizes) == len(lengths) and max(sizes) - min(sizes) <= 1 and len(dealt) * directions <= max(threads, directions)
+
+
+@pytest.mark.parametrize('name', LAYERS)
+def test_threads_change_only_the_order_of_sums(name):
+    rng = np.random.default_rng(0)
+    layer, batch = make(name), batch_of([rng.integers(0, ROWS, n).tolist() for n in rng.integers(0, 30, 130)])
+    found = {}
+    for threads in (1, 2, 4, 7):
+        with torch_threads(threads): found[threads] = layer(batch).detach(), gradients(layer, batch)
+    for vector_nd, gradient in found.values():
+        torch.testing.assert_close(vector_nd, found[1][0], atol=2e-6, rtol=0)
+        for key, expected in found[1][1].items(): torch.testing.assert_close(gradient[key], expected, atol=2e-4, rtol=2e-4)

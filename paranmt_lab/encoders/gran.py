@@ -6,6 +6,8 @@
 __all__ = ['SLOPE', 'CELLS', 'gated_mean', 'gru_states', 'gru_states_torch', 'GruWeights', 'Gran', 'with_masks']
 
 # %% ../../nbs/10_encoders.gran.ipynb #4bf61af4
+from functools import partial
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -13,9 +15,9 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .kernels import compiled, numbering
+from .kernels import at_once, compiled, numbering
 from .layers import Batch, Layer
-from .recurrent import LstmWeights, Steps, collect, hand_on, linear, new_tape, plus, plus_product, read, roomy, sigmoid_, steps_of, times_transposed, weight_gradient
+from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_product, read, shares, sigmoid_, steps_of
 from ..text import Packed
 
 # %% ../../nbs/10_encoders.gran.ipynb #830468e0
@@ -123,64 +125,91 @@ def _gru_write(product_nh, p_ug, rows, tokens, mask_nh, old_nh, g_ng, state_nh, 
         hand_on(h, i, mask_nh, next_nh)
 
 # %% ../../nbs/10_encoders.gran.ipynb #3b3c87f0
-def _gru_forward(p_ug, w_gh, mask_nh, rows_t, tokens_t, steps, keep):
-    "States in the order of the text, the tape, and the states behind reset gates."
-    h = w_gh.shape[1]
-    tape, h_th, w_read, w_write = new_tape(p_ug, steps, 3 * h, h, keep), p_ug.new_empty(len(tokens_t), h), w_gh[:2 * h], w_gh[2 * h:]
-    resets = torch.zeros_like(tape.inputs)
-    gates, states, inputs, text, p = tape.gates.numpy(), tape.cells.numpy(), tape.inputs.numpy(), h_th.numpy(), p_ug.numpy()
-    old = np.zeros((int(steps.active.max(initial=0)), h), states.dtype)
-    for t, n in enumerate(steps.active):
-        here, then, where = tape.at(steps, t), tape.at(steps, t + 1), slice(steps.start[t], steps.start[t + 1])
-        wide = slice(here.start, here.start + roomy(n))
-        _gru_gates(times_transposed(tape.inputs[wide], w_read).numpy(), p, rows_t[where], inputs[here], gates[here], resets[here].numpy())
-        product = times_transposed(resets[wide], w_write).numpy()
-        _gru_write(product, p, rows_t[where], tokens_t[where], mask_nh, old, gates[here], states[here], text, inputs[then])
-        old = states[here]
-    return h_th, tape, resets
+@compiled
+def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, states, inputs, resets, h_th):
+    "All steps of a share; `w_hg` reads for the gates, `w_hh` for the candidate."
+    most = start[1] - start[0] if len(start) > 1 else 0
+    read_ng, write_nh = np.empty((most, w_hg.shape[1]), gates.dtype), np.empty((most, w_hh.shape[1]), gates.dtype)
+    for t in range(len(start) - 1):
+        first, end, here = start[t], start[t + 1], at[t]
+        n, on = end - first, start[t + 2] - end if t + 2 < len(start) else 0
+        inputs_nh, g_ng, reset_nh, state_nh = inputs[here:here + n], gates[here:here + n], resets[here:here + n], states[here:here + n]
+        if not t: state_nh[:] = 0
+        old_nh = states[at[t - 1]:at[t - 1] + n] if t else state_nh
+        np.dot(inputs_nh, w_hg, read_ng[:n])
+        _gru_gates(read_ng[:n], p_ug, rows_t[first:end], inputs_nh, g_ng, reset_nh)
+        np.dot(reset_nh, w_hh, write_nh[:n])
+        _gru_write(write_nh[:n], p_ug, rows_t[first:end], tokens_t[first:end], mask_nh, old_nh, g_ng, state_nh, h_th, inputs[at[t + 1]:at[t + 1] + on])
+
+def _gru_forward(p_ug, w_gh, mask_nh, place_t, dealt, keep):
+    "States in the order of the text, and of each share the tape and the states behind reset gates."
+    p, w, h = p_ug.numpy(), w_gh.numpy(), w_gh.shape[1]
+    h_th = p_ug.new_empty(len(place_t), h)
+    tapes = [new_tape(p_ug, steps, 3 * h, h, keep) for steps in dealt]
+    kept = [(tape, np.empty_like(tape.inputs)) for tape in tapes]
+    def run(steps, tape, resets):
+        tokens_t = steps.forward
+        _gru_run(p, w[:2 * h].T, w[2 * h:].T, mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy())
+    at_once([partial(run, steps, *of) for steps, of in zip(dealt, kept)])
+    return h_th, kept
 
 # %% ../../nbs/10_encoders.gran.ipynb #faa68f03
 @compiled
-def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, dg_ng, dh):
+def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh):
     "Through h = (1 - z) old + z c; `carry_nh` comes and goes as the gradient that passes a step by."
     n = len(dh)
     one, zero, slope = dh.dtype.type(1), dh.dtype.type(0), dh.dtype.type(SLOPE)
     for i in range(len(tokens)):
         collect(i, d_th[tokens[i]], next_nh, mask_nh, dh)
         plus(dh, carry_nh[i], dh)
-        z, c, old, carry, dz, dc = g_ng[i][n:2 * n], g_ng[i][2 * n:], old_nh[i], carry_nh[i], dg_ng[i][n:2 * n], dg_ng[i][2 * n:]
+        z, c, old, carry, dz, dc = g_ng[i][n:2 * n], g_ng[i][2 * n:], old_nh[i], carry_nh[i], d_read_ng[i][n:], d_write_nh[i]
         for j in range(n): dz[j] = dh[j] * (c[j] - old[j]) * z[j] * (one - z[j])
         for j in range(n): dc[j] = dh[j] * z[j] * (one if c[j] > zero else slope)
         for j in range(n): carry[j] = dh[j] * (one - z[j])
 
 # %% ../../nbs/10_encoders.gran.ipynb #1d04d3f9
 @compiled
-def _gru_gates_back(product_nh, rows, g_ng, inputs_nh, dg_ng, dp_ug, d_inputs_nh):
+def _gru_gates_back(product_nh, rows, g_ng, inputs_nh, d_read_ng, d_write_nh, dp_ug, d_inputs_nh):
     "Through r * h; what reaches h this way goes to `d_inputs_nh`."
     n = inputs_nh.shape[1]
     one = g_ng.dtype.type(1)
     for i in range(len(rows)):
-        r, dr, d, h, d_in, total = g_ng[i][:n], dg_ng[i][:n], product_nh[i], inputs_nh[i], d_inputs_nh[i], dp_ug[rows[i]]
+        r, dr, d, h, d_in = g_ng[i][:n], d_read_ng[i][:n], product_nh[i], inputs_nh[i], d_inputs_nh[i]
+        read, written = dp_ug[rows[i]][:2 * n], dp_ug[rows[i]][2 * n:]
         for j in range(n): dr[j] = d[j] * h[j] * r[j] * (one - r[j])
         for j in range(n): d_in[j] = d[j] * r[j]
-        plus(total, dg_ng[i], total)
+        plus(read, d_read_ng[i], read), plus(written, d_write_nh[i], written)
 
 # %% ../../nbs/10_encoders.gran.ipynb #b8a36da1
-def _gru_backward(d_th, shape, w_gh, mask_nh, rows_t, tokens_t, steps, tape, resets):
+@compiled
+def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t, start, gates, states, inputs, d_read_tg, d_write_th, dp_ug):
+    "All steps of a share, from the last to the first."
+    most, h = start[1] - start[0] if len(start) > 1 else 0, w_hh.shape[1]
+    room = np.zeros((5, most, h), gates.dtype)
+    none_nh, carry_nh, d_inputs_nh, next_nh, product_nh = room[0], room[1], room[2], room[3], room[4]
+    dh, on = np.empty(h, gates.dtype), 0
+    for t in range(len(start) - 2, -1, -1):
+        first, end = start[t], start[t + 1]
+        n, g_ng, d_read_ng, d_write_nh = end - first, gates[first:end], d_read_tg[first:end], d_write_th[first:end]
+        old_nh = states[start[t - 1]:start[t - 1] + n] if t else none_nh
+        _gru_write_back(d_th, next_nh[:on], tokens_t[first:end], mask_nh, g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh)
+        np.dot(d_write_nh, w_hh, product_nh[:n])
+        _gru_gates_back(product_nh[:n], rows_t[first:end], g_ng, inputs[first:end], d_read_ng, d_write_nh, dp_ug, d_inputs_nh)
+        np.dot(d_read_ng, w_gh, next_nh[:n])
+        for i in range(n): plus(next_nh[i], d_inputs_nh[i], next_nh[i])
+        on = n
+
+def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
     "Gradients of the projection and of the recurrent weights."
-    h, dp_ug, dg_tg = w_gh.shape[1], torch.zeros(shape, dtype=d_th.dtype), torch.empty_like(tape.gates)
-    back_read, back_write = w_gh[:2 * h].T.contiguous(), w_gh[2 * h:].T.contiguous()
-    gates, states, inputs, d, dp, dg = (a.numpy() for a in (tape.gates, tape.cells, tape.inputs, d_th, dp_ug, dg_tg))
-    dh, carry, d_inputs = np.empty(h, d.dtype), np.zeros((len(steps.order), h), d.dtype), np.empty((len(steps.order), h), d.dtype)
-    following = carry[:0]
-    for t in reversed(range(len(steps.active))):
-        here, n = tape.at(steps, t), steps.active[t]
-        wide, old = slice(here.start, here.start + roomy(n)), states[tape.at(steps, t - 1)] if t else np.zeros((n, h), d.dtype)
-        _gru_write_back(d, following, tokens_t[here], mask_nh, gates[here], old, carry, dg[here], dh)
-        _gru_gates_back(times_transposed(dg_tg[wide, 2 * h:], back_write).numpy(), rows_t[here], gates[here], inputs[here], dg[here], dp, d_inputs)
-        if t: following = times_transposed(dg_tg[wide, :2 * h], back_read).numpy()[:n] + d_inputs[:n]
-    read_gh, write_gh = (weight_gradient(part, was, len(tokens_t)) for part, was in ((dg_tg[:, :2 * h], tape.inputs), (dg_tg[:, 2 * h:], resets)))
-    return dp_ug, torch.cat([read_gh, write_gh])
+    w, h, dp = w_gh.numpy(), w_gh.shape[1], [torch.zeros_like(p_ug) for _ in dealt]
+    jobs = [(steps, dp_ug, *of, *(torch.empty(len(steps.forward), n * h, dtype=w_gh.dtype) for n in (2, 1))) for steps, dp_ug, of in zip(dealt, dp, kept)]
+    def run(steps, dp_ug, tape, resets, d_read_tg, d_write_th):
+        tokens_t = steps.forward
+        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg.numpy(), d_write_th.numpy(), dp_ug.numpy())
+    at_once([partial(run, *job) for job in jobs])
+    over_time = lambda seen_th, dg_tg: (torch.from_numpy(seen_th[:len(dg_tg)]).T @ dg_tg).T
+    read_gh, write_hh = (sum(parts) for parts in zip(*((over_time(tape.inputs, d_read_tg), over_time(resets, d_write_th)) for _, _, tape, resets, d_read_tg, d_write_th in jobs)))
+    return sum(dp[1:], dp[0]), torch.cat([read_gh, write_hh])
 
 # %% ../../nbs/10_encoders.gran.ipynb #90a47f2b
 class _Gru(torch.autograd.Function):
@@ -188,11 +217,11 @@ class _Gru(torch.autograd.Function):
     def forward(ctx, # Keeps what the way back needs
         p_ug,   # Projection of distinct rows, W x + b
         w_gh,   # Recurrent weights
-        *rest,  # Mask, rows, tokens and steps, without gradient
+        *rest,  # Mask, places of tokens and shares, without gradient
     ):
-        h_th, *kept = _gru_forward(p_ug, w_gh, *rest, keep=True)
-        ctx.save_for_backward(w_gh)
-        ctx.rest, ctx.kept, ctx.shape = rest, kept, p_ug.shape
+        h_th, kept = _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=True)
+        ctx.save_for_backward(p_ug, w_gh)
+        ctx.rest, ctx.kept = rest, kept
         return h_th
 
     @staticmethod
@@ -200,19 +229,19 @@ class _Gru(torch.autograd.Function):
     def backward(ctx, # What was kept
         d_th,  # Gradient of each token's state
     ):
-        return *_gru_backward(d_th.contiguous(), ctx.shape, *ctx.saved_tensors, *ctx.rest, *ctx.kept), None, None, None, None
+        return *_gru_backward(d_th.contiguous(), *ctx.saved_tensors, *ctx.rest, ctx.kept), None, None, None
 
 # %% ../../nbs/10_encoders.gran.ipynb #3cc3599b
 def gru_states(
     p_ug:Tensor,               # Projection of distinct rows, W x + b: gates r, z and the candidate, on the CPU
     w_gh:Tensor,               # Recurrent weights, in this order
     place_t:np.ndarray,        # [T] token to the number of its row
-    steps:Steps,               # Time steps
+    offsets:np.ndarray,        # [n + 1] where each sentence begins, and T
     mask_nh:Tensor|None=None,  # Dropout mask of each sentence's states
 ) -> Tensor:                   # [T, h] state of each token, differentiable
     "Run the GRU of Opusparcus from the left."
-    mask = np.empty((0, w_gh.shape[1]), p_ug.detach().numpy().dtype) if mask_nh is None else mask_nh.numpy()[steps.order]
-    rest = mask, place_t[steps.forward], steps.forward, steps
+    mask = np.empty((0, w_gh.shape[1]), p_ug.detach().numpy().dtype) if mask_nh is None else mask_nh.numpy()
+    rest = mask, place_t, shares(offsets)
     if torch.is_grad_enabled(): return _Gru.apply(p_ug, w_gh, *rest)
     return _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=False)[0]
 
@@ -253,13 +282,13 @@ class GruWeights(nn.Module):
     def states(self,
         x_ud:Tensor,               # Embeddings, as `read` gives them
         place_t:np.ndarray,        # [T] token to its row among them
-        steps:Steps,               # Time steps
+        offsets:np.ndarray,        # [n + 1] where each sentence begins, and T
         mask_nh:Tensor|None=None,  # Dropout mask of each sentence's states
-    ) -> list[Tensor]:             # [T, h] states of the one direction
+    ) -> tuple[Tensor]:            # [T, h] states of the one direction
         "Run over a batch."
-        p_ug = linear(x_ud, self.input_gd, F.pad(self.bias_g, (len(self.input_gd) - len(self.bias_g), 0)))
-        if x_ud.device.type == 'cpu': return [gru_states(p_ug, self.recurrent_gh, place_t, steps, mask_nh)]
-        return [gru_states_torch(p_ug, self.recurrent_gh, steps, mask_nh)]
+        p_ug = F.linear(x_ud, self.input_gd, F.pad(self.bias_g, (len(self.input_gd) - len(self.bias_g), 0)))
+        if x_ud.device.type == 'cpu': return gru_states(p_ug, self.recurrent_gh, place_t, offsets, mask_nh),
+        return gru_states_torch(p_ug, self.recurrent_gh, steps_of(offsets), mask_nh),
 
 # %% ../../nbs/10_encoders.gran.ipynb #a9354ac3
 CELLS = 'lstm', 'gru'
@@ -320,8 +349,7 @@ def with_masks(
     draw = lambda size: F.dropout(torch.ones(len(packed), size, dtype=x_ud.dtype, device=x_ud.device), layer.variational)
     at, owner = torch.from_numpy(place_t).to(x_ud.device), torch.repeat_interleave(packed.offsets.diff())
     x_td = F.embedding(at, x_ud) * F.embedding(owner, draw(layer.dim))
-    room = roomy(len(x_td)) - len(x_td) if x_td.device.type == 'cpu' else 0
-    return F.pad(x_td, (0, 0, 0, room)), np.arange(len(place_t)), draw(layer.gate_dh.shape[1])
+    return x_td, np.arange(len(place_t)), draw(layer.gate_dh.shape[1])
 
 # %% ../../nbs/10_encoders.gran.ipynb #76892068
 @patch
@@ -330,9 +358,8 @@ def parts(self:Gran,
 ) -> tuple[Tensor, Tensor, Tensor, np.ndarray]: # [u, d] embeddings; [u, d] and [T, d] what words and states tell the gates; [T] token to its row
     "What the gated mean is made of."
     x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
-    h_th = self.recurrent.states(x_ud, place_t, steps_of(packed.offsets.cpu().numpy()), mask_nh)[0]
-    room = roomy(len(h_th)) - len(h_th) if h_th.device.type == 'cpu' else 0
-    return x_ud, linear(x_ud, self.gate_dd, self.gate_d), linear(F.pad(h_th, (0, 0, 0, room)), self.gate_dh, None)[:len(h_th)], place_t
+    h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
+    return x_ud, F.linear(x_ud, self.gate_dd, self.gate_d), F.linear(h_th, self.gate_dh), place_t
 
 @patch
 def gates(self:Gran,
