@@ -1,6 +1,6 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [corpus ...] [model ...] [M ...] [opposite] [keep]     # exact mining peers ours scale, all of them unless told; corpora, models and M of `ours`, all unless told, and its pool of negatives, both sides unless told; `keep` writes the figures to nbs/papers/speed.json
+    python tests/benchmarks/training.py [what ...] [corpus ...] [model ...] [M ...] [opposite] [two] [keep]     # exact mining peers ours scale, all of them unless told; corpora, models and M of `ours`, all unless told, and its pool of negatives, both sides unless told; `two`: with two threads alone; `keep` writes the figures to nbs/papers/speed.json
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
@@ -139,7 +139,7 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
         for model in models:
             slow = model == 'BLSTM'
             for M in sizes:
-                for n in (1, 2):
+                for n in ((2,) if 'two' in sys.argv else (1, 2)):
                     with threads(n):
                         c, found, steps = config(model, name, M, probes=0), [], []
                         data = prepare(corpus, choose_pairs(corpus), c, LAB, show=False)
@@ -331,5 +331,5 @@ if __name__ == '__main__':
     torch.set_num_threads(1)
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
-    parts = [a for a in sys.argv[1:] if a not in (*MODELS, *CORPORA, 'opposite', 'keep') and not a.isdigit()]
+    parts = [a for a in sys.argv[1:] if a not in (*MODELS, *CORPORA, 'opposite', 'two', 'keep') and not a.isdigit()]
     for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
