@@ -232,7 +232,7 @@ def page():
     st.title('Overview')
     st.caption(f'Workspace **{escaped(s.workspace)}** · {source_line()}')
     have, ran = _tables(str(s.workspace), _stamp(s))
-    if not len(have) and not len(ran): nothing_yet('This workspace is empty. One command makes a corpus from the sample, judges it, trains two encoders and measures them:', 'make demo')
+    if not len(have) and not len(ran) and jobs(s).empty: nothing_yet('This workspace is empty. One command makes a corpus from the sample, judges it, trains two encoders and measures them:', 'make demo')
     tiles = {'Corpora': len(have), 'Pairs': int(have.get('pairs', pd.Series(dtype=float)).sum()), 'Runs': len(ran), 'Finished runs': int((ran.status == 'finished').sum()) if len(ran) else 0}
     for column, (label, number) in zip(st.columns(len(tiles)), tiles.items()): column.metric(label, f'{number:,}', border=True)
     st.subheader('At work')
