@@ -2843,6 +2843,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                   'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.hold_pad': ( 'translate.training.html#hold_pad',
                                                                                              'paranmt_lab/translate/training.py'),
+                                                'paranmt_lab.translate.training.precision': ( 'translate.training.html#precision',
+                                                                                              'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.same_translations': ( 'translate.training.html#same_translations',
                                                                                                       'paranmt_lab/translate/training.py'),
                                                 'paranmt_lab.translate.training.save_model': ( 'translate.training.html#save_model',
