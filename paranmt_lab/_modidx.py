@@ -1223,6 +1223,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                        'paranmt_lab/encoders/recurrent.py'),
                                                 'paranmt_lab.encoders.recurrent.Steps': ( 'encoders.recurrent.html#steps',
                                                                                           'paranmt_lab/encoders/recurrent.py'),
+                                                'paranmt_lab.encoders.recurrent.Steps.masks': ( 'encoders.recurrent.html#steps.masks',
+                                                                                                'paranmt_lab/encoders/recurrent.py'),
                                                 'paranmt_lab.encoders.recurrent.Steps.tokens': ( 'encoders.recurrent.html#steps.tokens',
                                                                                                  'paranmt_lab/encoders/recurrent.py'),
                                                 'paranmt_lab.encoders.recurrent.Tape': ( 'encoders.recurrent.html#tape',

@@ -147,9 +147,13 @@ def _gru_forward(p_ug, w_gh, mask_nh, place_t, dealt, keep):
     h_th = p_ug.new_empty(len(place_t), h)
     tapes = [new_tape(p_ug, steps, 3 * h, h, keep) for steps in dealt]
     kept = [(tape, np.empty_like(tape.inputs)) for tape in tapes]
-    def run(steps, tape, resets):
+    def run(
+        steps,  # Share
+        tape,   # Where it writes
+        resets, # The same for states behind reset gates
+    ):
         tokens_t = steps.forward
-        _gru_run(p, w[:2 * h].T, w[2 * h:].T, mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy())
+        _gru_run(p, w[:2 * h].T, w[2 * h:].T, steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy())
     at_once([partial(run, steps, *of) for steps, of in zip(dealt, kept)])
     return h_th, kept
 
@@ -203,9 +207,16 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
     "Gradients of the projection and of the recurrent weights."
     w, h, dp = w_gh.numpy(), w_gh.shape[1], [torch.zeros_like(p_ug) for _ in dealt]
     jobs = [(steps, dp_ug, *of, *(torch.empty(len(steps.forward), n * h, dtype=w_gh.dtype) for n in (2, 1))) for steps, dp_ug, of in zip(dealt, dp, kept)]
-    def run(steps, dp_ug, tape, resets, d_read_tg, d_write_th):
+    def run(
+        steps,      # Share
+        dp_ug,      # Gradient of the projection, of this share
+        tape,       # What the way forward wrote
+        resets,     # The same of states behind reset gates
+        d_read_tg,  # Gradient of the gates, overwritten
+        d_write_th, # Gradient of the candidate, overwritten
+    ):
         tokens_t = steps.forward
-        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg.numpy(), d_write_th.numpy(), dp_ug.numpy())
+        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg.numpy(), d_write_th.numpy(), dp_ug.numpy())
     at_once([partial(run, *job) for job in jobs])
     over_time = lambda seen_th, dg_tg: (torch.from_numpy(seen_th[:len(dg_tg)]).T @ dg_tg).T
     read_gh, write_hh = (sum(parts) for parts in zip(*((over_time(tape.inputs, d_read_tg), over_time(resets, d_write_th)) for _, _, tape, resets, d_read_tg, d_write_th in jobs)))

@@ -40,6 +40,12 @@ class Steps:
         "The order in which a direction reads."
         return self.backward if k else self.forward
 
+    def masks(self,
+        mask_nh:np.ndarray, # One row a sentence of the batch, or no rows
+    ) -> np.ndarray:        # Rows of these sentences, or none
+        "Dropout masks in the order of the steps."
+        return mask_nh[self.order] if len(mask_nh) else mask_nh
+
 # %% ../../nbs/10_encoders.recurrent.ipynb #2bf5a118
 def steps_of(
     offsets:np.ndarray,            # [N + 1] where each sentence begins, and T
@@ -212,9 +218,13 @@ def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, keep):
     p, w, peep, (directions, gates, hidden) = p_ukg.numpy(), w_kgh.numpy(), peep_kph.numpy(), w_kgh.shape
     h_kth = p_ukg.new_empty(directions, len(place_t), hidden)
     jobs = [(k, steps, new_tape(p_ukg, steps, gates, hidden, keep)) for k in range(directions) for steps in dealt]
-    def run(k, steps, tape):
+    def run(
+        k,     # Direction
+        steps, # Share
+        tape,  # Where it writes
+    ):
         tokens_t = steps.tokens(k)
-        _lstm_run(p, k, w[k].T, peep[k], mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, h_kth[k].numpy())
+        _lstm_run(p, k, w[k].T, peep[k], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, h_kth[k].numpy())
     at_once([partial(run, *job) for job in jobs])
     return h_kth, [tape for *_, tape in jobs]
 
@@ -293,9 +303,16 @@ def _lstm_backward(d_kth, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, tapes
     dp = [torch.zeros_like(p_ukg) for _ in dealt]
     each = [(k, *share) for k in directions for share in zip(dealt, dp)]
     jobs = [(*of, tape, torch.empty(tape.gates.shape, dtype=w_kgh.dtype), torch.zeros_like(peep_kph[0])) for of, tape in zip(each, tapes)]
-    def run(k, steps, dp_ukg, tape, dg_tg, d_peep_ph):
+    def run(
+        k,         # Direction
+        steps,     # Share
+        dp_ukg,    # Gradient of the projection, of this share
+        tape,      # What the way forward wrote
+        dg_tg,     # Gradient of the gates, overwritten
+        d_peep_ph, # Gradient of the peepholes, added to
+    ):
         tokens_t = steps.tokens(k)
-        _lstm_run_back(d_kth[k].numpy(), w[k], peep[k], mask_nh[steps.order[:len(mask_nh)]], place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, dg_tg.numpy(), dp_ukg.numpy(), k, d_peep_ph.numpy())
+        _lstm_run_back(d_kth[k].numpy(), w[k], peep[k], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, dg_tg.numpy(), dp_ukg.numpy(), k, d_peep_ph.numpy())
     at_once([partial(run, *job) for job in jobs])
     over_time = lambda k: sum((torch.from_numpy(tape.inputs[:steps.start[-1]]).T @ dg_tg[:steps.start[-1]]).T for j, steps, _, tape, dg_tg, _ in jobs if j == k)
     return sum(dp[1:], dp[0]), torch.stack([over_time(k) for k in directions]), torch.stack([sum(x for j, *_, x in jobs if j == k) for k in directions])
