@@ -9,6 +9,15 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
 
+LONGEST_FIRST = 'test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter'  # minutes each
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take minutes come first, so that two workers, which are dealt whole files, end together."""
+    place = {name: i for i, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
 @pytest.fixture(scope='session')
 def halves(tmp_path_factory):
     """Makes workspaces with a corpus `halves`: the two halves of so many sentences of the sample, which have few words in common."""

@@ -519,7 +519,7 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample', '
                                       ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
-    for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:2]:
+    for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
         page.open(path, **({'corpus': 'talk-reworded'} if path == 'score-ranges' and key != 'corpus' else {}), **{key: name})
         assert 'cannot show' in page.tab.inner_text('[data-testid=stAlert]')
         assert name[:40] in page.text() or repr(name)[1:40] in page.text()

@@ -49,7 +49,7 @@ from pathlib import Path
 from paranmt_lab.settings import settings
 from paranmt_lab.training.loop import TrainConfig, train
 s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu')
-train(TrainConfig(**json.loads(Path(sys.argv[2]).read_text())), s)
+for config in sys.argv[2:]: train(TrainConfig(**json.loads(Path(config).read_text())), s)
 """
 
 
@@ -75,14 +75,14 @@ def test_killed_runs_end_with_the_same_bits(workspace, tmp_path):
     pd.testing.assert_frame_equal(*(pd.read_parquet(workspace.runs / name / 'negatives.parquet') for name in ('killed', 'whole')))
 
 
-@pytest.mark.parametrize('model', ['WORD,TRIGRAM', 'LSTM'])
-def test_bits_are_the_same_whether_kernels_are_compiled_or_loaded(workspace, tmp_path, model):
+def test_bits_are_the_same_whether_kernels_are_compiled_or_loaded(workspace, tmp_path):
     """The first process of a run compiles what the next one loads; here in a cache of its own, then with half of the kernels compiled anew."""
     cache, found = tmp_path / 'kernels', []
     for name in ('compiled', 'loaded', 'mixed'):
-        config = replace(BASE, name=f'{name}-{model.lower().replace(",", "-")}', model=model, epochs=2, scramble=0.0)
-        subprocess.run([sys.executable, '-c', CHILD, str(workspace.workspace), str(write_json(tmp_path / 'config.json', asdict(config)))], check=True, env=os.environ | dict(NUMBA_CACHE_DIR=str(cache)))
-        found.append(weights(workspace, config.name))
+        configs = [replace(BASE, name=f'{name}-{model.lower().replace(",", "-")}', model=model, epochs=2, scramble=0.0) for model in ('WORD,TRIGRAM', 'LSTM')]
+        written = [str(write_json(tmp_path / f'{config.name}.json', asdict(config))) for config in configs]
+        subprocess.run([sys.executable, '-c', CHILD, str(workspace.workspace), *written], check=True, env=os.environ | dict(NUMBA_CACHE_DIR=str(cache)))
+        found.append([weights(workspace, config.name) for config in configs])
         own = [path for path in cache.rglob('*.nbi') if path.name.split('.')[0] in ('averages', 'deferred', 'recurrent')]
         assert own
         if name == 'loaded':
