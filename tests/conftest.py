@@ -9,11 +9,11 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
 
-LONGEST_FIRST = 'test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter'  # minutes each
+LONGEST_FIRST = 'test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter'  # about a minute and more
 
 
 def pytest_collection_modifyitems(items):
-    """Files that take minutes come first, so that two workers, which are dealt whole files, end together."""
+    """Files that take long come first, so that no worker, which is dealt whole files, begins one at the end."""
     place = {name: i for i, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
