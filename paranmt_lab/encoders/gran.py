@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .kernels import at_once, compiled, numbering
 from .layers import Batch, Layer
-from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_product, read, shares, sigmoid_, steps_of
+from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_product, project, read, shares, sigmoid_, steps_of
 from ..text import Packed
 
 # %% ../../nbs/10_encoders.gran.ipynb #830468e0
@@ -205,8 +205,8 @@ def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t, start, gates, sta
 
 def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
     "Gradients of the projection and of the recurrent weights."
-    w, h, dp = w_gh.numpy(), w_gh.shape[1], [torch.zeros_like(p_ug) for _ in dealt]
-    jobs = [(steps, dp_ug, *of, *(torch.empty(len(steps.forward), n * h, dtype=w_gh.dtype) for n in (2, 1))) for steps, dp_ug, of in zip(dealt, dp, kept)]
+    w, h, (dp, dw) = w_gh.numpy(), w_gh.shape[1], ([like(x) for _ in dealt] for like, x in ((torch.zeros_like, p_ug), (torch.empty_like, w_gh)))
+    jobs = [(steps, dp_ug, *of, *(torch.empty(len(steps.forward), n * h, dtype=w_gh.dtype).numpy() for n in (2, 1)), dw_gh) for steps, dp_ug, of, dw_gh in zip(dealt, dp, kept, dw)]
     def run(
         steps,      # Share
         dp_ug,      # Gradient of the projection, of this share
@@ -214,13 +214,13 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
         resets,     # The same of states behind reset gates
         d_read_tg,  # Gradient of the gates, overwritten
         d_write_th, # Gradient of the candidate, overwritten
+        dw_gh,      # Gradient of the recurrent weights, of this share, overwritten
     ):
         tokens_t = steps.forward
-        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg.numpy(), d_write_th.numpy(), dp_ug.numpy())
+        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg, d_write_th, dp_ug.numpy())
+        for seen_th, dg_tg, dw in ((tape.inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])): np.matmul(dg_tg.T, seen_th[:len(dg_tg)], out=dw.numpy())
     at_once([partial(run, *job) for job in jobs])
-    over_time = lambda seen_th, dg_tg: (torch.from_numpy(seen_th[:len(dg_tg)]).T @ dg_tg).T
-    read_gh, write_hh = (sum(parts) for parts in zip(*((over_time(tape.inputs, d_read_tg), over_time(resets, d_write_th)) for _, _, tape, resets, d_read_tg, d_write_th in jobs)))
-    return sum(dp[1:], dp[0]), torch.cat([read_gh, write_hh])
+    return sum(dp[1:], dp[0]), sum(dw[1:], dw[0])
 
 # %% ../../nbs/10_encoders.gran.ipynb #90a47f2b
 class _Gru(torch.autograd.Function):
@@ -297,7 +297,7 @@ class GruWeights(nn.Module):
         mask_nh:Tensor|None=None,  # Dropout mask of each sentence's states
     ) -> tuple[Tensor]:            # [T, h] states of the one direction
         "Run over a batch."
-        p_ug = F.linear(x_ud, self.input_gd, F.pad(self.bias_g, (len(self.input_gd) - len(self.bias_g), 0)))
+        p_ug = project(x_ud, self.input_gd, F.pad(self.bias_g, (len(self.input_gd) - len(self.bias_g), 0)))
         if x_ud.device.type == 'cpu': return gru_states(p_ug, self.recurrent_gh, place_t, offsets, mask_nh),
         return gru_states_torch(p_ug, self.recurrent_gh, steps_of(offsets), mask_nh),
 
@@ -370,7 +370,7 @@ def parts(self:Gran,
     "What the gated mean is made of."
     x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
     h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
-    return x_ud, F.linear(x_ud, self.gate_dd, self.gate_d), F.linear(h_th, self.gate_dh), place_t
+    return x_ud, project(x_ud, self.gate_dd, self.gate_d), F.linear(h_th, self.gate_dh), place_t
 
 @patch
 def gates(self:Gran,

@@ -7,7 +7,7 @@ sorted batches beforehand, and nothing else. **driver**: numbering, pieces, sear
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
-bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do. `keep` writes the table to nbs/papers/translation.json.
+bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do; and there Transformers is run once more as who calls it has it, in one process with as many threads, to be compared by the clock ("by the clock": all of the machine for either, the driver's start counted). `keep` writes the table to nbs/papers/translation.json.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -70,7 +70,7 @@ def transformers(rows, o):
     import torch
     from paranmt_lab.translate.engines import open_engine
     from paranmt_lab.translate.protocol import Decoding, cut_batches, length_limit
-    torch.set_num_threads(1)
+    torch.set_num_threads(o.threads)
     engine, decoding = open_engine(f'hf:{o.model}'), Decoding(o.beam)
     parts = sorted((part for text in rows.source for part in engine.pieces.cut(text)[0]), key=len, reverse=True)
     start = clock()
@@ -88,7 +88,7 @@ def clock():
 
 def alone(what, o, **more):
     "One measurement in a process of its own: seconds, CPU seconds, sentences, MiB."
-    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'short', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers', 'batch') for x in (f'--{k}', str(v)))]
+    command = [sys.executable, __file__, '--worker', what, *(x for k, v in {**vars(o), **more}.items() if k in ('model', 'short', 'type', 'beam', 'processes', 'share', 'shares', 'sentences', 'transformers', 'batch', 'threads') for x in (f'--{k}', str(v)))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | dict(OMP_NUM_THREADS='1'))
 
 
@@ -125,19 +125,21 @@ def main(o):
 
 def measure(o, rows):
     table = []
-    def peer(beam, batch): return result(alone('transformers', o, beam=beam, type='float32', processes=1, batch=batch)) if o.transformers else [np.nan] * 4
+    def peer(beam, batch, threads=1): return result(alone('transformers', o, beam=beam, type='float32', processes=1, batch=batch, threads=threads)) if o.transformers else [np.nan] * 4
     for beam in o.beams:
         batch = min(BATCHES, key=lambda b: peer(beam, b)[1]) if o.transformers else 0  # whichever suits it
         for kind in o.types:
             for n in o.processes:
                 driven = lambda **more: result(alone('driver', o, **dict(beam=beam, type=kind, processes=n) | more))
                 started = lambda: np.subtract(driven(sentences=2 * n), driven(sentences=2 * n, processes=1))
-                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), peer(beam, batch), started() if n > 1 else [0] * 4) for _ in range(o.repeat)]
-                bares, drivers, slow, starts = (np.array([t[i] for t in times]) for i in range(4))
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), slow := peer(beam, batch), started() if n > 1 else [0] * 4, peer(beam, batch, n) if n > 1 else slow) for _ in range(o.repeat)]
+                bares, drivers, slow, starts, threaded = (np.array([t[i] for t in times]) for i in range(5))
                 over, times_as_fast = (drivers[:, 1] - starts[:, 1]) / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
+                by_clock = len(rows) / drivers[:, 0] * threaded[:, 0] / threaded[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
                 table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'start, CPU-s': np.median(starts[:, 1]), 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
-                              'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
+                              'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(),
+                              'transformers sent./s': np.median(threaded[:, 2] / threaded[:, 0]), 'x by the clock': np.median(by_clock), 'least by the clock': by_clock.min(), 'most by the clock': by_clock.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
                 keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es)", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
@@ -156,7 +158,7 @@ if __name__ == '__main__':
     p.add_argument('--shortlist', type=int, default=0, help='target pieces looked at for each source piece; 0: all of the vocabulary')
     p.add_argument('--short', default='', help=argparse.SUPPRESS)
     p.add_argument('--worker', help=argparse.SUPPRESS)
-    for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1), ('batch', 2048)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
+    for name, default in (('type', 'int8'), ('beam', 12), ('share', 0), ('shares', 1), ('batch', 2048), ('threads', 1)): p.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
     p.add_argument('--processes', type=int, nargs='+', default=[1, 2])
     o = p.parse_args([a for a in sys.argv[1:] if a != 'keep'])
     if o.worker: o.processes = o.processes[0]; work(o)
