@@ -402,7 +402,7 @@ def test_training_live(page, workspace, at_work):
     job.__exit__(None, None, None)
     job.advance = lambda *args, **figures: None # it has left
     page.tab.wait_for_selector('text=No run is at work now.')
-    for _ in range(60):  # on a machine that stood still for a minute, the page has called it silent first
+    for _ in range(60):  # where more than a minute has gone by since it last advanced, the page has called it silent first
         page.settle()
         if page.table('facts').set_index('fact')['at-work']['status'] == 'stopped': break
     else: raise AssertionError('the table did not say that it was stopped')
