@@ -72,9 +72,11 @@ def shares(
     return [steps_of(offsets, longest_first[i::n]) for i in range(n)]
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #6d1f4e88
+_LEAST = 64  # rows, below which another thread is not asked
+
 def _dealt(n):
     "Rows of each thread."
-    ends = np.linspace(0, n, torch.get_num_threads() + 1).astype(int)
+    ends = np.linspace(0, n, max(1, min(torch.get_num_threads(), n // _LEAST)) + 1).astype(int)
     return list(map(slice, ends, ends[1:]))
 
 def _project(x_ud, w_gd, b_g):
@@ -119,11 +121,11 @@ class _Projection(torch.autograd.Function):
         return _project_back(d_ug.contiguous(), *ctx.saved_tensors)
 
 def project(
-    x_ud:Tensor,  # Rows
-    w_gd:Tensor,  # Weights
-    b_g:Tensor,   # Biases
+    x_ud:Tensor,  # [u, d] rows
+    w_gd:Tensor,  # [g, d] weights
+    b_g:Tensor,   # [g] biases
 ) -> Tensor:      # [u, g] W x + b of each row, differentiable
-    "Project rows."
+    "Project rows by weights of the same dtype."
     return _Projection.apply(x_ud, w_gd, b_g) if x_ud.device.type == 'cpu' else F.linear(x_ud, w_gd, b_g)
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #870f4b36

@@ -7,7 +7,7 @@ sorted batches beforehand, and nothing else. **driver**: numbering, pieces, sear
 sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
-bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do; and there Transformers is run once more as who calls it has it, in one process with as many threads, to be compared by the clock ("by the clock": all of the machine for either, the driver's start counted). `keep` writes the table to nbs/papers/translation.json.
+bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do; and there Transformers is run once more as who calls it has it, in one process with as many threads, to be compared by the clock ("by the clock": all of the machine for either, the driver's start counted). `keep` writes the table to nbs/papers/translation.json, each row under its processor's name too, so that one host does not take another's place.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kept import TRANSLATION, keep, peak
+from kept import TRANSLATION, keep, peak, processor
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
 BATCHES = 128, 512, 2048  # source pieces that Transformers is given at once
@@ -142,7 +142,7 @@ def measure(o, rows):
                               'transformers sent./s': np.median(threaded[:, 2] / threaded[:, 0]), 'x by the clock': np.median(by_clock), 'least by the clock': by_clock.min(), 'most by the clock': by_clock.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es)", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
+                keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es), {processor()}", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
                      rows=[{k: v if isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in table[-1].items()}])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
