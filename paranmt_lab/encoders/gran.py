@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .kernels import at_once, compiled, numbering
 from .layers import Batch, Layer
-from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_product, project, read, shares, sigmoid_, steps_of
+from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_, plus_product, project, read, shares, sigmoid_, steps_of
 from ..text import Packed
 
 # %% ../../nbs/10_encoders.gran.ipynb #830468e0
@@ -48,8 +48,7 @@ def _gated_means_back(d_nd, x_ud, gate_td, place_t, offsets, dx_ud, dq_ud, dr_td
         share = d_nd.dtype.type(1 / max(offsets[s + 1] - offsets[s], 1))
         for t in range(offsets[s], offsets[s + 1]):
             _gate_back(d_nd[s], share, x_ud[place_t[t]], gate_td[t], dx_ud[place_t[t]], dr_td[t])
-            dq = dq_ud[place_t[t]]
-            plus(dq, dr_td[t], dq)
+            plus_(dq_ud[place_t[t]], dr_td[t])
 
 # %% ../../nbs/10_encoders.gran.ipynb #adc62369
 class _GatedMean(torch.autograd.Function):
@@ -165,7 +164,7 @@ def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, d_re
     one, zero, slope = dh.dtype.type(1), dh.dtype.type(0), dh.dtype.type(SLOPE)
     for i in range(len(tokens)):
         collect(i, d_th[tokens[i]], next_nh, mask_nh, dh)
-        plus(dh, carry_nh[i], dh)
+        plus_(dh, carry_nh[i])
         z, c, old, carry, dz, dc = g_ng[i][n:2 * n], g_ng[i][2 * n:], old_nh[i], carry_nh[i], d_read_ng[i][n:], d_write_nh[i]
         for j in range(n): dz[j] = dh[j] * (c[j] - old[j]) * z[j] * (one - z[j])
         for j in range(n): dc[j] = dh[j] * z[j] * (one if c[j] > zero else slope)
@@ -182,7 +181,7 @@ def _gru_gates_back(product_nh, rows, g_ng, inputs_nh, d_read_ng, d_write_nh, dp
         read, written = dp_ug[rows[i]][:2 * n], dp_ug[rows[i]][2 * n:]
         for j in range(n): dr[j] = d[j] * h[j] * r[j] * (one - r[j])
         for j in range(n): d_in[j] = d[j] * r[j]
-        plus(read, d_read_ng[i], read), plus(written, d_write_nh[i], written)
+        plus_(read, d_read_ng[i]), plus_(written, d_write_nh[i])
 
 # %% ../../nbs/10_encoders.gran.ipynb #b8a36da1
 @compiled
@@ -200,7 +199,7 @@ def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t, start, gates, sta
         np.dot(d_write_nh, w_hh, product_nh[:n])
         _gru_gates_back(product_nh[:n], rows_t[first:end], g_ng, inputs[first:end], d_read_ng, d_write_nh, dp_ug, d_inputs_nh)
         np.dot(d_read_ng, w_gh, next_nh[:n])
-        for i in range(n): plus(next_nh[i], d_inputs_nh[i], next_nh[i])
+        for i in range(n): plus_(next_nh[i], d_inputs_nh[i])
         on = n
 
 def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
@@ -306,6 +305,7 @@ CELLS = 'lstm', 'gru'
 
 class Gran(Layer):
     "The mean of embeddings that a recurrent network gates."
+    in_time = True
     def __init__(self,
         feature:str,             # Feature whose rows are read: `word`
         rows:int,                # Rows of the matrix: tokens of the vocabulary, and the unknown one

@@ -33,6 +33,7 @@ def tensors(
 class Layer(nn.Module):
     "What maps a batch of packed sentences to one vector a sentence."
     dim:int                  # Size of a sentence vector
+    in_time:bool = False     # Whether it reads tokens one after another
     sparse:bool = False      # Whether embedding matrices get gradients of the rows in use alone
     dropout:float = 0.0      # Share of the numbers of embeddings that training leaves out
     word_dropout:float = 0.0 # Share of whole embeddings that training leaves out

@@ -9,7 +9,7 @@ __all__ = ['QUANTILES', 'MOMENTS', 'new_encoder', 'learning_rates', 'make_optimi
 # %% ../../nbs/52_training.loop.ipynb #85b65685
 import math, time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ..corpus import Corpus
 from ..encoders.layers import Add, Average, Combined, Layer
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
-from ..encoders.kernels import keep_freed_memory, number_rows
+from ..encoders.kernels import in_jobs, keep_freed_memory, number_rows
 from ..evaluation.sts import evaluate_sts, record_results
 from ..runs import Progress, Run
 from ..selection import selected_ids
@@ -119,6 +119,7 @@ class Trainee:
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()
         self.best, self.waited, self.resident, self.compiled = -1e9, 0, None, None
         self.mean, self.taken = {}, 0
+        self.threads = in_jobs if self.device == 'cpu' and any(part.in_time for part in self.layer.modules() if isinstance(part, Layer)) else nullcontext
         rng = np.random.default_rng([config.seed, 1])
         self.probes = rng.choice(len(data), min(config.probes, len(data)), replace=False)
         short = averages(self.layer) and plain(config) and self.ranks.world == 1
@@ -433,12 +434,16 @@ def mega_batch(
     config, rng = self.config, np.random.default_rng([self.config.seed, self.epoch, self.mega])
     if config.dropout or config.word_dropout or config.variational: torch.manual_seed(int(rng.integers(2**62)) + self.ranks.rank)  # each process has sentences of its own
     mega = MegaBatch(self.data, rows, config.scramble, rng, config.scramble_each)
-    vectors = self.encode(mega)
+    with self.threads(): vectors = self.encode(mega)
     mined = sampled(self.negatives(vectors, mega.segments, mega.rows), mega.segments.numpy(), config.sampling, config.negatives, rng)
     self.record(mega, vectors, mined)
     update = self.update_compiled if self.compiled else self.update
-    if self.resident: yield from self.stay(mega, mined)
-    else: yield from (update(mega, pairs, *mined) for pairs in cut(np.arange(len(mega)), self.batch))
+    if self.resident:
+        yield from self.stay(mega, mined)
+        return
+    for pairs in cut(np.arange(len(mega)), self.batch):
+        with self.threads(): found = update(mega, pairs, *mined)
+        yield found
 
 # %% ../../nbs/52_training.loop.ipynb #d87c6540
 class Log:
