@@ -305,7 +305,6 @@ CELLS = 'lstm', 'gru'
 
 class Gran(Layer):
     "The mean of embeddings that a recurrent network gates."
-    in_time = True
     def __init__(self,
         feature:str,             # Feature whose rows are read: `word`
         rows:int,                # Rows of the matrix: tokens of the vocabulary, and the unknown one
@@ -325,6 +324,7 @@ class Gran(Layer):
         uniform = reference and cell == 'gru'
         self.weight_rd = nn.Parameter(torch.rand(rows, dim) * 0.02 - 0.01 if uniform else torch.randn(rows, dim) * 0.01)
         self.recurrent = LstmWeights(dim, hidden, 1, peepholes, reference) if cell == 'lstm' else GruWeights(dim, hidden, reference)
+        self.time_width = (4 if cell == 'lstm' else 3) * hidden
         self.gate_dd, self.gate_dh, self.gate_d = (nn.Parameter(torch.empty(*s)) for s in ((dim, dim), (dim, hidden), (dim,)))
         _begin_gate(self)
 

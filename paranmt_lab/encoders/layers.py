@@ -33,7 +33,7 @@ def tensors(
 class Layer(nn.Module):
     "What maps a batch of packed sentences to one vector a sentence."
     dim:int                  # Size of a sentence vector
-    in_time:bool = False     # Whether it reads tokens one after another
+    time_width:int = 0       # Numbers that are worked out for each token on the way through time; none where the order of tokens does not matter
     sparse:bool = False      # Whether embedding matrices get gradients of the rows in use alone
     dropout:float = 0.0      # Share of the numbers of embeddings that training leaves out
     word_dropout:float = 0.0 # Share of whole embeddings that training leaves out

@@ -583,7 +583,6 @@ def states(self:LstmWeights,
 # %% ../../nbs/10_encoders.recurrent.ipynb #e4264c1a
 class Lstm(Layer):
     "A (bidirectional) LSTM over embeddings, pooled over time."
-    in_time = True
     def __init__(self,
         feature:str,               # Feature whose rows are read: `word`
         rows:int,                  # Rows of the matrix: tokens of the vocabulary, and the unknown one
@@ -603,6 +602,7 @@ class Lstm(Layer):
         self.dim = hidden * (2 if bidirectional and join == 'concat' else 1)
         self.weight_rd = nn.Parameter(torch.randn(rows, dim) * 0.01)
         self.lstm = LstmWeights(dim, hidden, 2 if bidirectional else 1, peepholes, reference)
+        self.time_width = self.lstm.bias_kg.numel()
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #3e6809e1
 @patch

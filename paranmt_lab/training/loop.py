@@ -119,7 +119,9 @@ class Trainee:
         self.sums, self.records, self.saved = [0.0] * 5, [], time.time()
         self.best, self.waited, self.resident, self.compiled = -1e9, 0, None, None
         self.mean, self.taken = {}, 0
-        self.threads = in_jobs if self.device == 'cpu' and any(part.in_time for part in self.layer.modules() if isinstance(part, Layer)) else nullcontext
+        width = max(part.time_width for part in self.layer.modules() if isinstance(part, Layer))
+        self.threads = in_jobs if width and self.device == 'cpu' else nullcontext
+        self.piece = min(max(10_000_000 // width, 500), 8_000) if width else 2_000
         rng = np.random.default_rng([config.seed, 1])
         self.probes = rng.choice(len(data), min(config.probes, len(data)), replace=False)
         short = averages(self.layer) and plain(config) and self.ranks.world == 1
@@ -138,9 +140,10 @@ def _device(s):
 def encode(
     self: Trainee,
     mega: MegaBatch, # Sentences
-    piece: int = 2_000, # Sentences encoded at a time
+    piece: int | None = None, # Sentences encoded at a time
 ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
     "Vectors of a mega-batch under the current model."
+    piece = piece or self.piece
     if self.resident: return encode_there(self.resident, self.sentences(mega).ravel(), piece).view(len(mega), 2, -1)
     if self.compiled: return torch.from_numpy(self.compiled.encode(mega.packs, piece)).view(len(mega), 2, -1)
     own = self.ranks.share(np.arange(2 * len(mega)))
