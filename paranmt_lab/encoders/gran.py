@@ -370,7 +370,7 @@ def parts(self:Gran,
     "What the gated mean is made of."
     x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
     h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
-    return x_ud, project(x_ud, self.gate_dd, self.gate_d), F.linear(h_th, self.gate_dh), place_t
+    return x_ud, project(x_ud, self.gate_dd, self.gate_d), project(h_th, self.gate_dh), place_t
 
 @patch
 def gates(self:Gran,

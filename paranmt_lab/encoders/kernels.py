@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import config, njit, prange, set_num_threads, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 from torch import Tensor
 
 from ..text import Packed
@@ -77,33 +77,42 @@ forget_stale(Path(find_spec('paranmt_lab').origin).parent)
 @cache
 def _blas():
     import scipy.linalg.cython_blas # noqa: F401  what numba multiplies with
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api='blas')
 
 class _OneThreadEach:
     "Inside, BLAS does not start threads of its own."
     def __init__(self): self.lock, self.inside, self.limits = threading.Lock(), 0, None
     def __enter__(self):
         with self.lock:
-            if not self.inside: self.limits = _blas().limit(limits=1, user_api='blas')
+            if not self.inside:
+                self._free()
+                self.limits = _blas().limit(limits=1)
             self.inside += 1
     def __exit__(self, *_):
         with self.lock:
             self.inside -= 1
-            if not self.inside: self.limits.restore_original_limits()
+            if not self.inside:
+                self._free()
+                self.limits.restore_original_limits()
+                self._free()
+    def _free(self): OpenBLASController.clear_controlling_thread(force=True)  # threadpoolctl obeys the first thread that asks, and ignores all others in silence
 
 _one_thread_each = _OneThreadEach()
 
 # %% ../../nbs/10_encoders.kernels.ipynb #91b8d3f4
-_born = os.getpid()
+_born, _POOL = os.getpid(), 'numba.np.ufunc.omppool'
+
+@cache
+def _openmp(numba): return ThreadpoolController().select(user_api='openmp')  # with numba's, once it is loaded
 
 @cache
 def _pauses(process, numba):
-    libraries = ThreadpoolController().select(user_api='openmp').lib_controllers if process == _born else []  # a forked process has the pool and not its threads, and would wait for them
+    libraries = _openmp(numba).lib_controllers if process == _born else []  # a forked process has the pool and not its threads, and would wait for them
     return [pause for library in libraries if (pause := getattr(library.dynlib, 'omp_pause_resource_all', None))]
 
 def pause_openmp():
     "Have OpenMP's threads stop looking for work."
-    for pause in _pauses(os.getpid(), 'numba.np.ufunc.omppool' in sys.modules): pause(1)  # softly: settings are kept
+    for pause in _pauses(os.getpid(), _POOL in sys.modules): pause(1)  # softly: settings are kept
 
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a4c2bde8
@@ -130,18 +139,15 @@ def at_once(
 # %% ../../nbs/10_encoders.kernels.ipynb #b7d04f1e
 @contextmanager
 def in_jobs():
-    "Inside, only `at_once` takes threads; what else the caller does takes one."
+    "Inside, `at_once` takes threads, and what else the caller does takes one, but for products by MKL."
     before = torch.get_num_threads()
     if before == 1 or hasattr(_inside, 'threads'): yield
     else:
-        with _one_thread_each:
+        with _one_thread_each, _openmp(_POOL in sys.modules).limit(limits=1):
             pause_openmp()
             _inside.threads = before
-            torch.set_num_threads(1)
             try: yield
-            finally:
-                torch.set_num_threads(before)
-                del _inside.threads
+            finally: del _inside.threads
 
 # %% ../../nbs/10_encoders.kernels.ipynb #4d9e8349
 _pool = threading.Lock()
@@ -152,10 +158,10 @@ def in_parallel(
     *args,    # Arguments of either
 ):            # What it returns
     "Call a kernel with as many threads as torch has, or alone where the threads are busy."
-    threads = min(torch.get_num_threads(), config.NUMBA_NUM_THREADS)
-    if threads == 1 or not _pool.acquire(blocking=False): return plain(*args)
+    n = min(torch.get_num_threads(), config.NUMBA_NUM_THREADS)
+    if n == 1 or not _pool.acquire(blocking=False): return plain(*args)
     try:
-        set_num_threads(threads)
+        set_num_threads(n)
         return parallel(*args)
     finally: _pool.release()
 

@@ -88,12 +88,12 @@ def _dealt(n):
 
 def _project(x_ud, w_gd, b_g):
     p_ug = x_ud.new_empty(len(x_ud), len(w_gd))
-    x, w, b, p = (a.numpy() for a in (x_ud, w_gd, b_g, p_ug))
+    x, w, p = (a.numpy() for a in (x_ud, w_gd, p_ug))
     def run(
         some, # Words
     ):
         np.matmul(x[some], w.T, out=p[some])
-        p[some] += b
+        if b_g is not None: p[some] += b_g.numpy()
     at_once([partial(run, some) for some in _dealt(len(x))])
     return p_ug
 
@@ -115,23 +115,25 @@ class _Projection(torch.autograd.Function):
     def forward(ctx, # Keeps what the way back needs
         x_ud,  # Rows
         w_gd,  # Weights
-        b_g,   # Biases
+        b_g,   # Biases, or None
     ):
         ctx.save_for_backward(x_ud, w_gd)
-        return _project(x_ud.detach(), w_gd.detach(), b_g.detach())
+        ctx.biased = b_g is not None
+        return _project(x_ud.detach(), w_gd.detach(), b_g.detach() if ctx.biased else None)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, # What was kept
         d_ug,  # Gradient of the projection
     ):
-        return _project_back(d_ug.contiguous(), *ctx.saved_tensors)
+        dx_ud, dw_gd, db_g = _project_back(d_ug.contiguous(), *ctx.saved_tensors)
+        return dx_ud, dw_gd, db_g if ctx.biased else None
 
 def project(
-    x_ud:Tensor,  # [u, d] rows
-    w_gd:Tensor,  # [g, d] weights
-    b_g:Tensor,   # [g] biases
-) -> Tensor:      # [u, g] W x + b of each row, differentiable
+    x_ud:Tensor,          # [u, d] rows
+    w_gd:Tensor,          # [g, d] weights
+    b_g:Tensor|None=None, # [g] biases, or none
+) -> Tensor:              # [u, g] W x + b of each row, differentiable
     "Project rows by weights of the same dtype."
     return _Projection.apply(x_ud, w_gd, b_g) if x_ud.device.type == 'cpu' else F.linear(x_ud, w_gd, b_g)
 
@@ -241,17 +243,17 @@ def hand_on(
         for j in range(len(h)): row[j] = h[j]
 
 @compiled
-def _lstm_step(p_ukg, k, rows, tokens, peep_ph, mask_nh, old_nh, g_ng, c_nh, h_th, sum_nh, next_nh):
+def _lstm_step(p_ukg, k, rows, to, peep_ph, mask_nh, old_nh, g_ng, c_nh, h_xh, sum_nh, next_nh):
     "One step of all active sentences; `g_ng` holds the products and becomes the gates. Where there are rows to sum states up, they are."
     for i in range(len(rows)):
-        h = h_th[tokens[i]]
+        h = h_xh[to[i]]
         _lstm_row(p_ukg[rows[i], k], peep_ph, old_nh[i], g_ng[i], c_nh[i], h)
         if len(sum_nh): plus_(sum_nh[i], h)
         hand_on(h, i, mask_nh, next_nh)
 
 @compiled
-def _lstm_run(p_ukg, k, w_hg, peep_ph, mask_nh, rows_t, tokens_t, start, at, gates, cells, inputs, h_th, sum_nh):
-    "All steps of a share in one direction."
+def _lstm_run(p_ukg, k, w_hg, peep_ph, mask_nh, rows_t, to_t, start, at, gates, cells, inputs, h_xh, sum_nh):
+    "All steps of a share in one direction; `to_t` says which row of `h_xh` a state goes to."
     for t in range(len(start) - 1):
         first, end, here = start[t], start[t + 1], at[t]
         n, on = end - first, start[t + 2] - end if t + 2 < len(start) else 0
@@ -259,7 +261,7 @@ def _lstm_run(p_ukg, k, w_hg, peep_ph, mask_nh, rows_t, tokens_t, start, at, gat
         if t: np.dot(inputs[here:here + n], w_hg, g_ng)
         else: g_ng[:], c_nh[:] = 0, 0
         old_nh = cells[at[t - 1]:at[t - 1] + n] if t else c_nh
-        _lstm_step(p_ukg, k, rows_t[first:end], tokens_t[first:end], peep_ph, mask_nh, old_nh, g_ng, c_nh, h_th, sum_nh, inputs[at[t + 1]:at[t + 1] + on])
+        _lstm_step(p_ukg, k, rows_t[first:end], to_t[first:end], peep_ph, mask_nh, old_nh, g_ng, c_nh, h_xh, sum_nh, inputs[at[t + 1]:at[t + 1] + on])
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #6fb60eab
 @dataclass
@@ -298,8 +300,8 @@ def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean, keep):
         sum_nh, # Sums of states, or no rows
     ):
         tokens_t, out = steps.tokens(k), out_kxh[k].numpy()
-        h_th, at_t = (np.empty((1, hidden), p.dtype), np.zeros_like(tokens_t)) if mean else (out, tokens_t)  # one state at a time
-        _lstm_run(p, k, w[k].T, peep[k], steps.masks(mask_nh), place_t[tokens_t], at_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, h_th, sum_nh)
+        h_xh, to_t = (np.empty((1, hidden), p.dtype), np.zeros_like(tokens_t)) if mean else (out, tokens_t)  # of a mean, all states to one row, one after another
+        _lstm_run(p, k, w[k].T, peep[k], steps.masks(mask_nh), place_t[tokens_t], to_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, h_xh, sum_nh)
         if mean: out[steps.order] = sum_nh * _share(steps, p.dtype)
     at_once([partial(run, *job) for job in jobs])
     return out_kxh, [tape for _, _, tape, _ in jobs]
@@ -357,23 +359,23 @@ def collect(
     else: plus_(dh, next_nh[i])
 
 @compiled
-def _lstm_step_back(d_th, next_nh, tokens, rows, peep_ph, mask_nh, g_ng, c_nh, old_nh, dc_nh, dg_ng, dp_ukg, k, d_peep_ph, dh):
+def _lstm_step_back(d_xh, next_nh, at, rows, peep_ph, mask_nh, g_ng, c_nh, old_nh, dc_nh, dg_ng, dp_ukg, k, d_peep_ph, dh):
     sums, directions, gates = dp_ukg.reshape(-1), dp_ukg.shape[1], dp_ukg.shape[2]
-    for i in range(len(tokens)):
+    for i in range(len(at)):
         if i + 1 < len(rows): ask_for(sums, rows[i + 1] * directions + k, gates)
-        collect(i, d_th[tokens[i]], next_nh, mask_nh, dh)
+        collect(i, d_xh[at[i]], next_nh, mask_nh, dh)
         _lstm_row_back(g_ng[i], c_nh[i], old_nh[i], peep_ph, dh, dc_nh[i], dg_ng[i], d_peep_ph)
         plus_(dp_ukg[rows[i], k], dg_ng[i])
 
 @compiled
-def _lstm_run_back(d_th, w_gh, peep_ph, mask_nh, rows_t, tokens_t, start, gates, cells, dg_tg, dp_ukg, k, d_peep_ph):
-    "All steps of a share in one direction, from the last to the first."
+def _lstm_run_back(d_xh, w_gh, peep_ph, mask_nh, rows_t, from_t, start, gates, cells, dg_tg, dp_ukg, k, d_peep_ph):
+    "All steps of a share in one direction, from the last to the first; `d_xh` has the gradients from sentences' vectors, `from_t` says which of them is a state's."
     most, hidden = start[1] - start[0] if len(start) > 1 else 0, w_gh.shape[1]
     none_nh, dc_nh, next_nh, dh, on = np.zeros((most, hidden), gates.dtype), np.zeros((most, hidden), gates.dtype), np.empty((most, hidden), gates.dtype), np.empty(hidden, gates.dtype), 0
     for t in range(len(start) - 2, -1, -1):
         first, end = start[t], start[t + 1]
         old_nh = cells[start[t - 1]:start[t - 1] + end - first] if t else none_nh
-        _lstm_step_back(d_th, next_nh[:on], tokens_t[first:end], rows_t[first:end], peep_ph, mask_nh, gates[first:end], cells[first:end], old_nh, dc_nh, dg_tg[first:end], dp_ukg, k, d_peep_ph, dh)
+        _lstm_step_back(d_xh, next_nh[:on], from_t[first:end], rows_t[first:end], peep_ph, mask_nh, gates[first:end], cells[first:end], old_nh, dc_nh, dg_tg[first:end], dp_ukg, k, d_peep_ph, dh)
         on = end - first
         if t: np.dot(dg_tg[first:end], w_gh, next_nh[:on])
 
@@ -395,9 +397,9 @@ def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean,
     ):
         tokens_t, dp = steps.tokens(k), dp_ukg.numpy()
         dp[:, k] = 0
-        d, at_t = d_kxh[k].numpy(), tokens_t
-        if mean: d, at_t = d[steps.order] * _share(steps, d.dtype), steps.place
-        _lstm_run_back(d, w[k], peep[k], steps.masks(mask_nh), place_t[tokens_t], at_t, steps.start, tape.gates, tape.cells, dg_tg, dp, k, d_peep_kph[k].numpy())
+        d, from_t = d_kxh[k].numpy(), tokens_t
+        if mean: d, from_t = d[steps.order] * _share(steps, d.dtype), steps.place
+        _lstm_run_back(d, w[k], peep[k], steps.masks(mask_nh), place_t[tokens_t], from_t, steps.start, tape.gates, tape.cells, dg_tg, dp, k, d_peep_kph[k].numpy())
         np.matmul(dg_tg[:len(tokens_t)].T, tape.inputs[:len(tokens_t)], out=dw_kgh[k].numpy())
     at_once([partial(run, *job) for job in jobs])
     return tuple(sum(parts[1:], parts[0]) for parts in (dp, dw, d_peep))
