@@ -97,7 +97,7 @@ def _project(x_ud, w_gd, b_g):
     at_once([partial(run, some) for some in _dealt(len(x))])
     return p_ug
 
-def _project_back(d_ug, x_ud, w_gd):
+def _project_back(d_ug, x_ud, w_gd, biased):
     dx_ud, dw_gd, db_g = torch.empty_like(x_ud), torch.empty_like(w_gd), w_gd.new_empty(len(w_gd))
     d, x, w, dx, dw, db = (a.numpy() for a in (d_ug, x_ud, w_gd, dx_ud, dw_gd, db_g))
     def words(
@@ -105,9 +105,11 @@ def _project_back(d_ug, x_ud, w_gd):
     ): np.matmul(d[some], w, out=dx[some])
     def gates(
         some, # Gates
-    ): np.matmul(d[:, some].T, x, out=dw[some]), d[:, some].sum(0, out=db[some])
+    ):
+        np.matmul(d[:, some].T, x, out=dw[some])
+        if biased: d[:, some].sum(0, out=db[some])
     at_once([partial(words, some) for some in _dealt(len(x))] + [partial(gates, some) for some in _dealt(len(w))])
-    return dx_ud, dw_gd, db_g
+    return dx_ud, dw_gd, db_g if biased else None
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #f7a95c31
 class _Projection(torch.autograd.Function):
@@ -126,8 +128,7 @@ class _Projection(torch.autograd.Function):
     def backward(ctx, # What was kept
         d_ug,  # Gradient of the projection
     ):
-        dx_ud, dw_gd, db_g = _project_back(d_ug.contiguous(), *ctx.saved_tensors)
-        return dx_ud, dw_gd, db_g if ctx.biased else None
+        return _project_back(d_ug.contiguous(), *ctx.saved_tensors, ctx.biased)
 
 def project(
     x_ud:Tensor,          # [u, d] rows

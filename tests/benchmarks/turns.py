@@ -7,7 +7,7 @@
 Each checkout has a process of its own, which takes the synthetic corpus of its own tests/benchmarks/training.py, negatives from the opposite side, and a warm-up; then they work one after the other, in
 one order and in the reverse by turns. Printed: pairs a second of each, and the ratio to the last checkout of the same turn; median, least and most.
 """
-import argparse, os, statistics, subprocess, sys, time
+import argparse, os, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
 from kept import pace, processor
@@ -34,15 +34,19 @@ for line in sys.stdin:
 def start(tree, a):
     "Process of a checkout, and its commit, once it is warm."
     folders = os.pathsep.join(map(str, (tree, tree / 'tests/benchmarks')))
+    errors = tempfile.TemporaryFile('w+')  # and progress bars: shown only where the process ends
     process = subprocess.Popen([sys.executable, '-W', 'ignore', '-c', CHILD, a.model, *map(str, (a.megabatch, a.threads, a.pairs))], cwd=tree, env=os.environ | {'PYTHONPATH': folders, 'OMP_NUM_THREADS': str(a.threads)},
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+    process.errors = errors
     return process, answer(process, tree)
 
 
 def answer(process, tree):
     "The next line of a process, which has none if it ended."
     if line := process.stdout.readline().strip(): return line
-    sys.exit(f'{tree}: the process ended with {process.wait()}; does its tests/benchmarks/training.py run?')
+    code = process.wait()
+    process.errors.seek(0)
+    sys.exit(f'{process.errors.read()[-2_000:]}\n{tree}: the process ended with {code}; does its tests/benchmarks/training.py run?')
 
 
 def turn(process, tree):
