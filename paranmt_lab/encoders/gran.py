@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .kernels import at_once, compiled, numbering
 from .layers import Batch, Layer
-from .recurrent import LstmWeights, Steps, collect, hand_on, new_tape, plus, plus_, plus_product, project, read, shares, sigmoid_, steps_of
+from .recurrent import LstmWeights, Steps, collect, hand_on, learning, new_tape, plus, plus_, plus_product, project, read, shares, sigmoid_, steps_of
 from ..text import Packed
 
 # %% ../../nbs/10_encoders.gran.ipynb #830468e0
@@ -215,9 +215,10 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
         d_write_th, # Gradient of the candidate, overwritten
         dw_gh,      # Gradient of the recurrent weights, of this share, overwritten
     ):
+        steps, (gates, states, inputs, resets) = learning(steps, 0, d_th.numpy(), False, [tape.gates, tape.cells, tape.inputs, resets])
         tokens_t = steps.forward
-        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, tape.gates, tape.cells, tape.inputs, d_read_tg, d_write_th, dp_ug.numpy())
-        for seen_th, dg_tg, dw in ((tape.inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])): np.matmul(dg_tg.T, seen_th[:len(dg_tg)], out=dw.numpy())
+        _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t], tokens_t, steps.start, gates, states, inputs, d_read_tg, d_write_th, dp_ug.numpy())
+        for seen_th, dg_tg, dw in ((inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])): np.matmul(dg_tg[steps.later].T, seen_th[steps.later], out=dw.numpy())
     at_once([partial(run, *job) for job in jobs])
     return sum(dp[1:], dp[0]), sum(dw[1:], dw[0])
 

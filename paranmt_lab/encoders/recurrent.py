@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['POOLINGS', 'JOINS', 'Steps', 'steps_of', 'shares', 'project', 'tanh', 'tanh_', 'sigmoid_', 'plus', 'plus_',
-           'plus_product', 'hand_on', 'Tape', 'new_tape', 'collect', 'lstm_states', 'lstm_states_torch', 'mean_states',
-           'max_states', 'last_states', 'last_states_2017', 'LstmWeights', 'read', 'Lstm']
+           'plus_product', 'hand_on', 'Tape', 'new_tape', 'collect', 'learning', 'lstm_states', 'lstm_states_torch',
+           'mean_states', 'max_states', 'last_states', 'last_states_2017', 'LstmWeights', 'read', 'Lstm']
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #eabad58e
 import math
@@ -20,7 +20,7 @@ from numba.extending import overload
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .kernels import FAST, ask_for, at_once, compiled, numbering, read_rows, threads
+from .kernels import FAST, ask_for, at_once, compiled, few, numbering, reached, read_rows, threads
 from .layers import Batch, Layer, embed
 from ..text import Packed
 
@@ -45,6 +45,11 @@ class Steps:
     def lengths(self) -> np.ndarray: # [n] tokens, in the order of `order`
         "How long the sentences are."
         return np.bincount(self.place, minlength=len(self.order))
+
+    @property
+    def later(self) -> slice: # Positions
+        "All steps but the first, in which a sentence has no state yet."
+        return slice(self.active[:1].sum(), len(self.place))
 
     def masks(self,
         mask_nh:np.ndarray, # One row a sentence of the batch, or no rows
@@ -98,6 +103,11 @@ def _project(x_ud, w_gd, b_g):
     return p_ug
 
 def _project_back(d_ug, x_ud, w_gd, biased):
+    reached_u = reached(d_ug.numpy())
+    if few(reached_u):
+        some, dx_ud = torch.from_numpy(reached_u.nonzero()[0]), torch.zeros_like(x_ud)
+        dx_ud[some], *others = _project_back(d_ug[some], x_ud[some], w_gd, biased)
+        return dx_ud, *others
     dx_ud, dw_gd, db_g = torch.empty_like(x_ud), torch.empty_like(w_gd), w_gd.new_empty(len(w_gd))
     d, x, w, dx, dw, db = (a.numpy() for a in (d_ug, x_ud, w_gd, dx_ud, dw_gd, db_g))
     def words(
@@ -380,6 +390,31 @@ def _lstm_run_back(d_xh, w_gh, peep_ph, mask_nh, rows_t, from_t, start, gates, c
         on = end - first
         if t: np.dot(dg_tg[first:end], w_gh, next_nh[:on])
 
+# %% ../../nbs/10_encoders.recurrent.ipynb #e25b90c4
+@patch
+def of(self:Steps,
+    chosen_n:np.ndarray, # Which sentences, in the order of `order`
+) -> tuple[Steps, np.ndarray]: # Their steps; and the position here of each position there
+    "The steps of some of the sentences."
+    at, before = np.flatnonzero(chosen_n[self.place]), np.concatenate([[0], np.cumsum(chosen_n)])
+    active = before[self.active][before[self.active] > 0]
+    return Steps(self.order[chosen_n], active, np.concatenate([[0], np.cumsum(active)]), before[self.place[at]], self.forward[at], self.backward[at]), at
+
+def learning(
+    steps:Steps,      # Of a share
+    k:int,            # Direction
+    d_xh:np.ndarray,  # Gradient of each token's state, or of each sentence's mean
+    mean:bool,        # Which of the two
+    tapes:list[np.ndarray], # [T, ...] what the way forward wrote, one row a position
+) -> tuple[Steps, list[np.ndarray]]: # Of the sentences that a gradient reaches, or of all of them if that is nearly the same
+    "Leave out the sentences that learn nothing."
+    reached_x, chosen_n = reached(d_xh), np.zeros(len(steps.order), bool)
+    if mean: chosen_n = reached_x[steps.order]
+    else: chosen_n[steps.place[reached_x[steps.tokens(k)]]] = True
+    if not few(chosen_n): return steps, tapes
+    some, at = steps.of(chosen_n)
+    return some, [a[at] for a in tapes]
+
 # %% ../../nbs/10_encoders.recurrent.ipynb #28217426
 def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean, tapes):
     "Gradients of the projection, of the recurrent weights and of the peepholes."
@@ -396,12 +431,13 @@ def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean,
         tape,       # What the way forward wrote
         dg_tg,      # Gradient of the gates, overwritten
     ):
-        tokens_t, dp = steps.tokens(k), dp_ukg.numpy()
-        dp[:, k] = 0
-        d, from_t = d_kxh[k].numpy(), tokens_t
+        d, dp = d_kxh[k].numpy(), dp_ukg.numpy()
+        steps, (gates, cells, inputs) = learning(steps, k, d, mean, [tape.gates, tape.cells, tape.inputs])
+        tokens_t = from_t = steps.tokens(k)
         if mean: d, from_t = d[steps.order] * _share(steps, d.dtype), steps.place
-        _lstm_run_back(d, w[k], peep[k], steps.masks(mask_nh), place_t[tokens_t], from_t, steps.start, tape.gates, tape.cells, dg_tg, dp, k, d_peep_kph[k].numpy())
-        np.matmul(dg_tg[:len(tokens_t)].T, tape.inputs[:len(tokens_t)], out=dw_kgh[k].numpy())
+        dp[:, k] = 0
+        _lstm_run_back(d, w[k], peep[k], steps.masks(mask_nh), place_t[tokens_t], from_t, steps.start, gates, cells, dg_tg, dp, k, d_peep_kph[k].numpy())
+        np.matmul(dg_tg[steps.later].T, inputs[steps.later], out=dw_kgh[k].numpy())
     at_once([partial(run, *job) for job in jobs])
     return tuple(sum(parts[1:], parts[0]) for parts in (dp, dw, d_peep))
 

@@ -117,7 +117,7 @@ def scattered(
     d_nd:np.ndarray,  # [n, d] gradient of their means
 ) -> Scattered:       # Of the matrix
     "Gradient of a matrix from that of means of its rows."
-    return Scattered(g.n, g.owner, torch.from_numpy(_share(d_nd, g.ends)))
+    return Scattered(g.n, g.owner, torch.from_numpy(_share(d_nd, g.ends))).learning()
 
 # %% ../../nbs/51_training.averages.ipynb #badb7382
 class AverageStep:
