@@ -1,17 +1,18 @@
 """Pairs per second of the trainer, beside sentence-transformers and the textbook versions in PyTorch.
 
-    python tests/benchmarks/training.py [what ...] [corpus ...] [model ...] [M ...] [opposite] [two] [keep]     # exact mining peers ours scale, all of them unless told; corpora, models and M of `ours`, all unless told, and its pool of negatives, both sides unless told; `two`: with two threads alone; `keep` writes the figures to nbs/papers/speed.json
+    python tests/benchmarks/training.py [what ...] [corpus ...] [model ...] [M ...] [opposite] [two] [keep]     # exact mining peers ours scale flat, all of them unless told; corpora, models and M of `ours`, all unless told, and its pool of negatives, both sides unless told; `two`: with two threads alone; `keep` writes the figures to nbs/papers/speed.json
 
 `ours`: the trainer that users call, from config to metrics (development scoring apart), and beside it the bare step (mega-batches without a run folder), for WORD, TRIGRAM, WORD,TRIGRAM and
 BLSTM (150 + 150) at M = 1, 20, 40, 300 dimensions, batch 100, on a synthetic Zipf corpus (vocabulary 50,000, 13.3 words a sentence) and, where the resources have it, on pairs of WMT 2021-23; with one
 thread and with two; and where the time goes (of averages all that is read, for mining too, is forward, rows catch up there, and comparing is backward). `peers`: in the same run, turn by turn with ours and in a process of their own, sentence-transformers' trainer (StaticEmbedding, in-batch loss, batch 100 and 2,048) and EmbeddingBag with
 dense, fused and sparse Adam under our own objective. `exact`: losses of 300 steps against torch.optim.Adam on the whole matrix. `mining`: the negatives of one mini-batch and of one
-mega-batch, screened, as a plain product, and for a mini-batch as the trainer does it. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). Medians, least and most of REPEAT repetitions.
+mega-batch, screened, as a plain product, and for a mini-batch as the trainer does it. `scale`: memory and pairs per second at 500,000 and 5,000,000 pairs (some ten minutes). `flat`: bare steps over EPOCHS passes, as hinges
+go flat, beside the same steps with nothing left out, mega-batch by mega-batch by turns, two threads. Medians, least and most of REPEAT repetitions.
 """
 import atexit, os, shutil, sys, tempfile, time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import get_context
@@ -23,6 +24,7 @@ import torch
 from kept import keep, peak
 
 from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.encoders import kernels
 from paranmt_lab.encoders.kernels import keep_freed_memory
 from paranmt_lab.runs import commit
 from paranmt_lab.settings import settings
@@ -30,11 +32,11 @@ from paranmt_lab.training import averages, loop
 from paranmt_lab.training.averages import AverageStep
 from paranmt_lab.training.data import MegaBatch, TrainConfig, choose_pairs, prepare
 from paranmt_lab.training.loop import Trainee, train
-from paranmt_lab.training.megabatch import cosine, cut, margin_loss, mine
+from paranmt_lab.training.megabatch import cosine, cut, epoch_order, margin_loss, mine
 from paranmt_lab.training.mining import SMALL, half_is_fast, mine_compiled
 from paranmt_lab.training.optimizer import DenseAdam
 
-REPEAT, PAIRS, LETTERS = 3, 120_000, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
+REPEAT, PAIRS, EPOCHS, LETTERS = 3, 120_000, 4, 'abcdefghijklmnopqrstuvwxyzàâçèéêëîïôöûüß'
 LAB = replace(settings(), workspace=Path(tempfile.mkdtemp()), resources=Path('/nowhere'), device='cpu')
 atexit.register(shutil.rmtree, LAB.workspace, ignore_errors=True)  # gigabytes of checkpoints
 
@@ -151,6 +153,38 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
                     total = sum(spent.values())
                     keep(f'training {name} {model} M={M} threads={n} {POOL}', corpus=name, model=model, M=M, threads=n, pool=POOL, trainer=found, bare=steps, parts=spent)
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
+
+
+@contextmanager
+def nothing_left_out():
+    "Work on zeros as on everything else."
+    worth, kernels.WORTH = kernels.WORTH, 0
+    try: yield
+    finally: kernels.WORTH = worth
+
+
+def flat(models=('WORD', 'TRIGRAM', 'BLSTM'), sizes=(40,)):
+    "Share of active hinges and pairs per second of each mega-batch, of the bare step and of the same with nothing left out."
+    print(f'\nnegatives from: {POOL}\n{"corpus":10} {"model":13} {"M":>3} {"active hinges":>14} {"bare step, pairs/s":>30} {"nothing left out":>30}   times')
+    for name, corpus in corpora():
+        for model in models:
+            for M in sizes:
+                c = config(model, name, M, probes=0, limit=40_000 if model == 'BLSTM' else 0)
+                data = prepare(corpus, choose_pairs(corpus, limit=c.limit), c, LAB, show=False)
+                ways, found = ((Trainee(c, data, LAB), nullcontext), (Trainee(c, data, LAB), nothing_left_out)), defaultdict(list)
+                with threads(2):
+                    for n, rows in enumerate(rows for epoch in range(EPOCHS) for rows in cut(epoch_order(len(data), 0, epoch), 100 * M)):
+                        took = {}
+                        for k in (0, 1) if n % 2 else (1, 0):
+                            trainee, how = ways[k]
+                            with how(): took[k] = seconds(lambda: [trainee.measure(*step) for step in trainee.mega_batch(rows)])
+                        figures = [trainee.figures() for trainee, _ in ways]
+                        for what, x in dict(active=figures[0]['active'], active_all=figures[1]['active'], rate=len(rows) / took[0], rate_all=len(rows) / took[1]).items(): found[what].append(x)
+                keep(f'flat {name} {model} M={M} {POOL}', corpus=name, model=model, M=M, pool=POOL, pairs=len(data), **found)
+                table = pd.DataFrame(found)[1:]  # kernels are loaded in the first mega-batch
+                table['times'] = table.rate / table.rate_all
+                for share, part in table.groupby(pd.cut(table.active, [0, .1, .2, .3, .4, .5, 1]), observed=True):
+                    print(f'{name:10} {model:13} {M:3} {share.left:6.0%} to {share.right:4.0%} {spread(part.rate):>30} {spread(part.rate_all):>30}   {part.times.median():.2f} ({part.times.min():.2f} to {part.times.max():.2f})', flush=True)
 
 
 def trained(c, n):
@@ -332,4 +366,5 @@ if __name__ == '__main__':
     print(f'{time.strftime("%Y-%m-%d")}, commit {commit()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
     parts = [a for a in sys.argv[1:] if a not in (*MODELS, *CORPORA, 'opposite', 'two', 'keep') and not a.isdigit()]
-    for part in parts or ['exact', 'mining', 'peers', 'ours', 'scale']: {'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'peers': peers, 'exact': exact, 'mining': mining, 'scale': scale}[part]()
+    what = {'exact': exact, 'mining': mining, 'peers': peers, 'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)), 'scale': scale, 'flat': lambda: flat(models or ('WORD', 'TRIGRAM', 'BLSTM'), sizes or (40,))}
+    for part in parts or what: what[part]()
