@@ -292,11 +292,19 @@ def take_sentences(
 
 # %% ../../nbs/10_encoders.kernels.ipynb #91070aa9
 @compiled
+def _add_four(w, a, b, c, e, out, to, width):
+    "Four rows at once, so that the sum is fetched and put back once in four."
+    for d in range(width): out[to + d] = out[to + d] + w[a + d] + w[b + d] + w[c + d] + w[e + d]
+
+@compiled
 def _mean(w, dim, ids, start, end, out, s):
     "Mean of the rows `ids[start:end]` of a flat matrix, into row `s` of another."
-    width, to = np.uint64(dim), np.uint64(s) * np.uint64(dim)
+    width, to, fours = np.uint64(dim), np.uint64(s) * np.uint64(dim), start + (end - start) // 4 * 4
     for d in range(width): out[to + d] = 0
-    for j in range(start, end):
+    for j in range(start, fours, 4):
+        for soon in range(j + AHEAD, min(j + AHEAD + 4, len(ids))): ask_for(w, ids[soon], dim)
+        _add_four(w, np.uint64(ids[j]) * width, np.uint64(ids[j + 1]) * width, np.uint64(ids[j + 2]) * width, np.uint64(ids[j + 3]) * width, out, to, width)
+    for j in range(fours, end):
         if j + AHEAD < len(ids): ask_for(w, ids[j + AHEAD], dim)
         row = np.uint64(ids[j]) * width
         for d in range(width): out[to + d] += w[row + d]
@@ -335,9 +343,11 @@ def row_sum(
     u,      # Into which row
 ):
     "Sum of the gradients of the sentences that the occurrences `order[start:end]` belong to, into row `u`."
-    width, to = np.uint64(dim), np.uint64(u) * np.uint64(dim)
+    width, to, fours = np.uint64(dim), np.uint64(u) * np.uint64(dim), start + (end - start) // 4 * 4
     for i in range(width): out[to + i] = 0
-    for j in range(start, end):
+    for j in range(start, fours, 4):
+        _add_four(d, np.uint64(owner[order[j]]) * width, np.uint64(owner[order[j + 1]]) * width, np.uint64(owner[order[j + 2]]) * width, np.uint64(owner[order[j + 3]]) * width, out, to, width)
+    for j in range(fours, end):
         row = np.uint64(owner[order[j]]) * width
         for i in range(width): out[to + i] += d[row + i]
 

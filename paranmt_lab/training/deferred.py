@@ -54,19 +54,21 @@ def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
 
 # %% ../../nbs/51_training.deferred.ipynb #071f7243
 @compiled
-def _move(w, moments, last, rows, u, dim, t, sums, epsilon, reference):
-    if u + AHEAD < len(rows) and last[2 * rows[u + AHEAD] + 1] < t:
-        ask_for(w, rows[u + AHEAD], dim)
-        ask_for(moments, rows[u + AHEAD], 2 * dim)
-    _catch_up(w, moments, last, np.int64(rows[u]), dim, t, sums, epsilon, reference)
+def _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, k, by):
+    "Every `by`-th row from the k-th on."
+    for u in range(k, len(rows), by):
+        soon = u + AHEAD * by
+        if soon < len(rows) and last[2 * rows[soon] + 1] < t:
+            ask_for(w, rows[soon], dim)
+            ask_for(moments, rows[soon], 2 * dim)
+        _catch_up(w, moments, last, np.int64(rows[u]), dim, t, sums, epsilon, reference)
 
 @compiled
-def _read(w, moments, last, rows, dim, t, sums, epsilon, reference):
-    for u in range(len(rows)): _move(w, moments, last, rows, u, dim, t, sums, epsilon, reference)
+def _read(w, moments, last, rows, dim, t, sums, epsilon, reference): _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, 0, 1)
 
 @compiled_parallel
 def _read_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference):
-    for u in prange(len(rows)): _move(w, moments, last, rows, u, dim, t, sums, epsilon, reference)
+    for k in prange(8): _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, k, 8)  # by turns, since the common rows come first and are seldom far behind
 
 # %% ../../nbs/51_training.deferred.ipynb #da9ec3a1
 @compiled
