@@ -32,7 +32,7 @@ from ..text import Packed
 # %% ../../nbs/10_encoders.kernels.ipynb #b29a962d
 @intrinsic
 def _prefetch(typing, flat, index):
-    "Ask for the cache line of `flat[index]`."
+    "Ask for the cache line of `flat[index]`, for the cache of the second level."
     def emit(
         context,    # What numba compiles for
         builder,    # Where instructions are written
@@ -41,7 +41,8 @@ def _prefetch(typing, flat, index):
     ):
         array, byte, word = context.make_array(signature.args[0])(context, builder, args[0]), ir.IntType(8).as_pointer(), ir.IntType(32)
         call = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), 'llvm.prefetch.p0i8')
-        builder.call(call, [builder.bitcast(builder.gep(array.data, [args[1]]), byte), word(0), word(3), word(1)])
+        to_read, to_second_level, data = word(0), word(2), word(1)
+        builder.call(call, [builder.bitcast(builder.gep(array.data, [args[1]]), byte), to_read, to_second_level, data])
         return context.get_dummy_value()
     return types.void(flat, index), emit
 
@@ -49,7 +50,7 @@ def _prefetch(typing, flat, index):
 FAST = {'reassoc', 'contract', 'arcp', 'nsz', 'afn'}  # may add in another order, may not assume that numbers are finite
 _options = dict(nogil=True, cache=True, fastmath=FAST, error_model='numpy')  # x / 0 is infinite, as in NumPy: to look for it would keep loops scalar
 compiled, compiled_parallel = njit(forceinline=True, **_options), njit(parallel=True, **_options)
-AHEAD = 4  # rows between the one that is asked for and the one that is worked on
+AHEAD = 8  # rows between the one that is asked for and the one that is worked on
 
 @compiled
 def ask_for(
