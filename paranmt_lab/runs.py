@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['SILENT', 'canonical', 'fingerprint', 'commit', 'computing_device', 'provenance', 'Progress', 'read_progress',
-           'ask_to_stop', 'duration', 'worker_pool', 'Run', 'list_runs', 'unreadable_runs', 'ranks', 'working_seconds',
-           'compared', 'numeric_figures', 'differing', 'inverse_sqrt', 'linear_end', 'EarlyStopping']
+           'ask_to_stop', 'duration', 'keep_freed_memory', 'worker_pool', 'Run', 'list_runs', 'unreadable_runs',
+           'ranks', 'working_seconds', 'compared', 'numeric_figures', 'differing', 'inverse_sqrt', 'linear_end',
+           'EarlyStopping']
 
 # %% ../nbs/03_runs.ipynb #6d2bd024
-import hashlib, json, os, platform, re, shutil, signal, subprocess, sys, threading, time
+import ctypes, hashlib, json, os, platform, re, shutil, signal, subprocess, sys, threading, time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -199,6 +200,12 @@ def duration(
     for unit, size, small, part in (('d', 86400, 'h', 3600), ('h', 3600, 'min', 60), ('min', 60, 's', 1)):
         if seconds >= size: return f'{seconds // size} {unit} {seconds % size // part} {small}'
     return f'{seconds} s'
+
+# %% ../nbs/03_runs.ipynb #72b56a1c
+def keep_freed_memory():
+    "Have this process reuse the memory that it frees; where the C library is not glibc, nothing."
+    if os.name == 'posix' and (mallopt := getattr(ctypes.CDLL(None), 'mallopt', None)):
+        for option in (-1, -3): mallopt(option, 2**30)  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes
 
 # %% ../nbs/03_runs.ipynb #362c65e5
 @contextmanager

@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'WORTH', 'ask_for', 'forget_stale', 'pause_openmp', 'threads',
-           'at_once', 'in_jobs', 'in_parallel', 'flat', 'keep_freed_memory', 'in_large_pages', 'Numbering',
-           'number_tokens', 'occurrences', 'slot_table', 'within', 'number_rows', 'numbering', 'take_sentences',
-           'means', 'row_sum', 'reached', 'few', 'Scattered', 'bag_mean', 'read_rows', 'cosines_into',
-           'cosine_gradient', 'cosines_of']
+           'at_once', 'in_jobs', 'in_parallel', 'flat', 'in_large_pages', 'Numbering', 'number_tokens', 'occurrences',
+           'slot_table', 'within', 'number_rows', 'numbering', 'take_sentences', 'means', 'row_sum', 'reached', 'few',
+           'Scattered', 'bag_mean', 'read_rows', 'cosines_into', 'cosine_gradient', 'cosines_of']
 
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
 import ctypes, os, sys, threading, time
@@ -173,12 +172,6 @@ def flat(
 ) -> np.ndarray:     # The same memory, of one dimension
     "A tensor as the kernels take it."
     return x.detach().view(-1).numpy()
-
-# %% ../../nbs/10_encoders.kernels.ipynb #72b56a1c
-def keep_freed_memory():
-    "Have this process reuse the memory that it frees; where the C library is not glibc, nothing."
-    if os.name == 'posix' and (mallopt := getattr(ctypes.CDLL(None), 'mallopt', None)):
-        for option in (-1, -3): mallopt(option, 2**30)  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes
 
 # %% ../../nbs/10_encoders.kernels.ipynb #9a447d8f
 def in_large_pages(

@@ -24,9 +24,9 @@ from ..corpus import Corpus
 from ..encoders.layers import Add, Average, Combined, Layer
 from ..encoders.zoo import make_layer
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder, vector_coverage
-from ..encoders.kernels import in_jobs, keep_freed_memory, number_rows
+from ..encoders.kernels import in_jobs, number_rows
 from ..evaluation.sts import evaluate_sts, record_results
-from ..runs import Progress, Run
+from ..runs import Progress, Run, keep_freed_memory
 from ..selection import selected_ids
 from ..settings import Settings, atomic, find_model, read_json, settings, write_json
 from ..text import Vocabulary, read_vectors

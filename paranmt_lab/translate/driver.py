@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ..cluster import in_processes, in_ray
 from ..corpus import PAIRS, Corpus
-from ..runs import Progress, canonical, provenance
+from ..runs import Progress, canonical, keep_freed_memory, provenance
 from ..settings import Settings, atomic, settings
 from .engines import device_of, open_engine
 from .protocol import Decoding, Translator, decides
@@ -210,6 +210,7 @@ def write_parts(
     stopping:Callable,     # Asked before each part: shall no more be begun?
 ):
     "Translate parts one after the other, reading ahead and writing behind."
+    keep_freed_memory()
     with ThreadPoolExecutor(1) as disk:
         read = lambda k: disk.submit(_sources_of, cache / 'sources.duckdb', todo[k], job.part_size) if k < len(todo) else None
         written, ahead = None, read(0)
@@ -226,6 +227,7 @@ _engine = _reports = None
 
 def _start_worker(name, s, reports=None):
     global _engine, _reports
+    keep_freed_memory()
     _engine, _reports = open_engine(name, s), reports
 
 def _work(cache, part, job):

@@ -21,8 +21,7 @@ from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from transformers import MarianConfig, MarianMTModel
 
-from ..encoders.kernels import keep_freed_memory
-from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, linear_end, ranks
+from ..runs import EarlyStopping, Progress, Run, inverse_sqrt, keep_freed_memory, linear_end, ranks
 from ..settings import Settings, atomic, read_json, settings, write_json
 from .ct2 import CTranslate2Engine, convert
 from .data import EOS, UNK, Arrays, NmtConfig, competence, epoch_batches, prepare, spm_paths

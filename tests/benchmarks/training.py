@@ -25,8 +25,7 @@ from kept import keep, peak
 
 from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.encoders import kernels
-from paranmt_lab.encoders.kernels import keep_freed_memory
-from paranmt_lab.runs import commit
+from paranmt_lab.runs import commit, keep_freed_memory
 from paranmt_lab.settings import settings
 from paranmt_lab.training import averages, loop
 from paranmt_lab.training.averages import AverageStep

@@ -4,10 +4,10 @@
 
 Real Czech sentences, half of newstest2017 and half of Tatoeba (else the sample). **bare**: `ctranslate2.Translator.translate_batch` on pieces that are cut into the driver's own
 sorted batches beforehand, and nothing else. **driver**: numbering, pieces, search, detokenising, parts, pairs, all of it on disk. **transformers**: `MarianMTModel.generate` with
-sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three. Each in a process
+sorted batches of the same model in float32, on every so-many-th sentence (`--transformers` of them, since it is slow), with the size of batch that suits it of three, for each number of threads. Each in a process
 of its own, one thread a process, turn by turn, since a machine that others share changes its pace within minutes; median of the repetitions, CPU seconds beside seconds since other
 programs may be running; peak memory of the process, and of its workers. With several processes the driver's workers import what they need and open the model while the clock runs, which
-bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do; and there Transformers is run once more as who calls it has it, in one process with as many threads, to be compared by the clock ("by the clock": all of the machine for either, the driver's start counted). `keep` writes the table to nbs/papers/translation.json, each row under its processor's name too, so that one host does not take another's place.
+bare CTranslate2 has behind it: what the same driver takes for two sentences a process beyond what one process does, in the same turn, is no part of the overhead (it is of the rates). `--shortlist 200`: bare and driver look at so many target pieces for each source piece, learnt from the rest of the bitext (from all of the sample). With two processes the bare engine runs as two processes, each on the batches of its half of the sentences, as the driver's do; and there Transformers is run once more as who calls it has it, in one process with as many threads, to be compared by the clock ("by the clock": all of the machine for either, the driver's start counted). What `CT2_FORCE_CPU_ISA` tells CTranslate2 is named beside the type. `keep` writes the table to nbs/papers/translation.json, each row under its processor's name too, so that one host does not take another's place.
 """
 import argparse, json, os, resource, subprocess, sys, tempfile, time
 from dataclasses import replace
@@ -20,6 +20,7 @@ from kept import TRANSLATION, keep, peak, processor
 
 DOMAINS = ('newstest2017', 'tatoeba-test-v2021')
 BATCHES = 128, 512, 2048  # source pieces that Transformers is given at once
+ISA = os.environ.get('CT2_FORCE_CPU_ISA', '')  # instructions that CTranslate2 is told to use
 
 
 def sentences(n):
@@ -35,9 +36,11 @@ def sentences(n):
 
 
 def bare(rows, o):
-    "Nothing but translate_batch, on batches that were cut before the clock starts."
+    "Nothing but translate_batch, on batches that were cut before the clock starts, in memory that stays, as the driver has it."
+    from paranmt_lab.runs import keep_freed_memory
     from paranmt_lab.translate.engines import open_engine
     from paranmt_lab.translate.protocol import Decoding, length_limit
+    keep_freed_memory()
     engine = open_engine(f'ct2:{o.short or o.model}:{o.type}')
     size = -(-len(rows) // o.shares)
     parts = [part for text in rows.source[o.share * size:(o.share + 1) * size] for part in engine.pieces.cut(text)[0]]
@@ -126,23 +129,24 @@ def main(o):
 def measure(o, rows):
     table = []
     def peer(beam, batch, threads=1): return result(alone('transformers', o, beam=beam, type='float32', processes=1, batch=batch, threads=threads)) if o.transformers else [np.nan] * 4
+    def suits(beam, threads): return min(BATCHES, key=lambda b: peer(beam, b, threads)[0]) if o.transformers else 0
     for beam in o.beams:
-        batch = min(BATCHES, key=lambda b: peer(beam, b)[1]) if o.transformers else 0  # whichever suits it
+        batch = {n: suits(beam, n) for n in {1, *o.processes}}  # for each number of threads
         for kind in o.types:
             for n in o.processes:
                 driven = lambda **more: result(alone('driver', o, **dict(beam=beam, type=kind, processes=n) | more))
                 started = lambda: np.subtract(driven(sentences=2 * n), driven(sentences=2 * n, processes=1))
-                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), slow := peer(beam, batch), started() if n > 1 else [0] * 4, peer(beam, batch, n) if n > 1 else slow) for _ in range(o.repeat)]
+                times = [(result(*(alone('bare', o, beam=beam, type=kind, processes=1, share=k, shares=n) for k in range(n))), driven(), slow := peer(beam, batch[1]), started() if n > 1 else [0] * 4, peer(beam, batch[n], n) if n > 1 else slow) for _ in range(o.repeat)]
                 bares, drivers, slow, starts, threaded = (np.array([t[i] for t in times]) for i in range(5))
                 over, times_as_fast = (drivers[:, 1] - starts[:, 1]) / bares[:, 1] - 1, len(rows) / drivers[:, 1] * slow[:, 1] / slow[:, 2]
                 by_clock = len(rows) / drivers[:, 0] * threaded[:, 0] / threaded[:, 2]
                 rate = len(rows) / np.median(drivers[:, 0]), len(rows) / np.median(drivers[:, 1])
-                table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'start, CPU-s': np.median(starts[:, 1]), 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
+                table.append({'beam': beam, 'type': kind + f', shortlist {o.shortlist}' * bool(o.shortlist) + f', {ISA}' * bool(ISA), 'processes': n, 'bare sent./s': len(rows) / np.median(bares[:, 0]), 'driver sent./s': rate[0], 'driver sent./CPU-s': rate[1], 'start, CPU-s': np.median(starts[:, 1]), 'overhead, CPU': np.median(over), 'least overhead': over.min(), 'most overhead': over.max(),
                               'transformers sent./CPU-s': np.median(slow[:, 2] / slow[:, 1]), 'x transformers': np.median(times_as_fast), 'least x': times_as_fast.min(), 'most x': times_as_fast.max(),
                               'transformers sent./s': np.median(threaded[:, 2] / threaded[:, 0]), 'x by the clock': np.median(by_clock), 'least by the clock': by_clock.min(), 'most by the clock': by_clock.max(), 'x paper': rate[0] / (51.4e6 / 10_000 / 3600),
                               'bare MiB': np.median(bares[:, 3]), 'driver MiB': np.median(drivers[:, 3]), 'transformers MiB': np.median(slow[:, 3])})
                 print(pd.DataFrame(table[-1:]).round(3).to_string(index=False, header=len(table) == 1), flush=True)
-                keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es), {processor()}", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch,
+                keep(f"benchmark {o.model}, beam {beam}, {table[-1]['type']}, {n} process(es), {processor()}", TRANSLATION, model=o.model, sentences=len(rows), repeat=o.repeat, of_transformers=int(slow[0, 2]) if o.transformers else 0, batch_of_transformers=batch[1], batch_of_threaded=batch[n],
                      rows=[{k: v if isinstance(v, str) else round(float(v), 4) if np.isfinite(v) else None for k, v in table[-1].items()}])
     print(pd.DataFrame(table).round(2).to_string(index=False))
 
