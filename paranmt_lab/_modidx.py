@@ -2610,6 +2610,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2._submitted': ( 'translate.ct2.html#_submitted',
                                                                                      'paranmt_lab/translate/ct2.py'),
+                                           'paranmt_lab.translate.ct2._told': ('translate.ct2.html#_told', 'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2.convert': ( 'translate.ct2.html#convert',
                                                                                   'paranmt_lab/translate/ct2.py'),
                                            'paranmt_lab.translate.ct2.converted': ( 'translate.ct2.html#converted',

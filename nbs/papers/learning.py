@@ -2,6 +2,7 @@
 
     python nbs/papers/learning.py pairs              # the corpora `paraphrases` and `paraphrases-more`, from the resources
     python nbs/papers/learning.py own                # `paraphrases-own` and `paraphrases-own4`: with back-translations of our own, which take an hour
+    python nbs/papers/learning.py bitext             # `paraphrases-bitext`: with English sentences beside what they are in seven other languages
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
     python nbs/papers/learning.py scorer             # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
@@ -46,14 +47,20 @@ def pairs_of(name, systems_each, s, rng):
     return found[['segment', 'reference', 'translation', 'corpus']].assign(segment=[segment_of(name, str(x)) for x in found.segment])
 
 
+def write_corpus(name, parts, s):
+    "A corpus of several tables of pairs, in random order; how many pairs it has."
+    pairs, corpus = pd.concat(parts, ignore_index=True).sample(frac=1, random_state=0), Corpus.create(name, s)
+    for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
+    return len(pairs)
+
+
 def make_pairs(name, systems_each, s):
     "A corpus of all files, doubled pairs and pairs of one and the same sentence left out, in random order."
     rng = np.random.default_rng(0)
     pairs = pd.concat([pairs_of(file, systems_each, s, rng) for file in FILES], ignore_index=True).drop_duplicates(['reference', 'translation'])
-    pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()].sample(frac=1, random_state=0)
-    corpus = Corpus.create(name, s)
-    for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
-    for selection in SELECTIONS: select(corpus, selection)
+    pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()]
+    write_corpus(name, [pairs], s)
+    for selection in SELECTIONS: select(Corpus.open(name, s), selection)
     return pairs.corpus.value_counts()
 
 
@@ -69,19 +76,37 @@ def back_translated(s):
 def letters(texts): return texts.str.casefold().str.replace(r'\W+', '', regex=True)
 
 
-def make_own(best, s):
-    "The corpus `paraphrases` and the `best` translations of each sentence of our own, those out that hold a sentence of an STS set or say the same on both sides."
+def sentences_of_tests(s):
+    "All sentences of STS sets that are at hand, letters alone."
     there = sts_sets(s.resources)
     tests = pd.concat([read_graded(path) for path in there.path[there.available]])
-    tests = set(letters(pd.concat([tests.sentence1, tests.sentence2])))
+    return set(letters(pd.concat([tests.sentence1, tests.sentence2])))
+
+
+def make_own(best, s):
+    "The corpus `paraphrases` and the `best` translations of each sentence of our own, those out that hold a sentence of an STS set or say the same on both sides."
+    tests = sentences_of_tests(s)
     own = back_translated(s).query('rank <= @best').drop(columns='rank')
     a, b = letters(own.reference), letters(own.translation)
     seen, same = a.isin(tests) | b.isin(tests), a == b
     own = (fit := own[~seen & ~same]).drop_duplicates(['reference', 'translation'])
-    pairs = pd.concat([Corpus.open('paraphrases', s).frame(['segment', 'reference', 'translation', 'corpus']), own], ignore_index=True).sample(frac=1, random_state=0)
-    corpus = Corpus.create('paraphrases-own' + (f'{best}' if best > 1 else ''), s)
-    for shard, start in enumerate(range(0, len(pairs), 100_000)): corpus.write_pairs(shard, pairs[start:start + 100_000])
-    return dict(corpus=corpus.name, pairs=len(pairs), own=len(own), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()), doubled=len(fit) - len(own))
+    name = 'paraphrases-own' + (f'{best}' if best > 1 else '')
+    pairs = write_corpus(name, [Corpus.open('paraphrases', s).frame(['segment', 'reference', 'translation', 'corpus']), own], s)
+    return dict(corpus=name, pairs=pairs, own=len(own), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()), doubled=len(fit) - len(own))
+
+
+LANGUAGES = 'cs', 'de', 'es', 'fi', 'fr', 'ru', 'sv'
+
+
+def make_bitext(s):
+    "`paraphrases-more` and the bitext of seven languages, where an English sentence that is in both has one segment; pairs out that hold a sentence of an STS set or say the same on both sides."
+    pairs = Corpus.open('paraphrases-more', s).frame(['segment', 'reference', 'translation', 'corpus'])
+    bitext = pd.concat([pd.read_parquet(s.resources / f'train/bitext/{lang}-en.parquet').assign(corpus=f'bitext {lang}') for lang in LANGUAGES], ignore_index=True).rename(columns={'source': 'translation'})
+    a, b = letters(bitext.reference), letters(bitext.translation)
+    seen, same = a.isin(sentences_of_tests(s)), a == b
+    known = dict(zip(letters(pairs.reference), pairs.segment))
+    bitext = (fit := bitext.assign(segment=[known.get(x) or segment_of('bitext', x) for x in a])[~seen & ~same]).drop_duplicates(['reference', 'translation'])
+    return dict(pairs=write_corpus('paraphrases-bitext', [pairs, bitext], s), **bitext.corpus.value_counts(), held_a_test_sentence=int(seen.sum()), same=int((same & ~seen).sum()), doubled=len(fit) - len(bitext))
 
 
 WORD = TrainConfig('word', 'paraphrases', model='WORD', vectors=GLOVE, vocabulary=60_000, min_count=2, megabatch=40, epochs=4)
@@ -123,6 +148,7 @@ GROUPS = {
     'margin': runs('word', WORD, **{'margin-0.2': dict(margin=.2), 'margin-0.6': dict(margin=.6)}),
     'masked': runs('word', WORD, **{'ceiling': dict(apart=.05), 'ceiling-late': dict(apart=.05, apart_from=2), 'judged': dict(judge='paraphrase-scorer', judge_above=.8)}),
     'own': runs('word', WORD, own=dict(corpus='paraphrases-own'), own4=dict(corpus='paraphrases-own4')) + runs('trigram', TRIGRAM, own=dict(corpus='paraphrases-own', **FALLING)),
+    'bitext': [replace(base, name=f'bitext-{base.model.lower()}', corpus='paraphrases-bitext', vocabulary=2 * base.vocabulary, learning_rate=1e-3, cooldown=0., average=.5) for base in (MORE_WORD, *MORE_GRAMS.values())],
     'modern': [replace(base, name=f'modern-{base.model.lower()}', selection='modern') for base in (MORE_WORD, MORE_GRAMS['TRIGRAM'])],
 }
 
@@ -163,6 +189,7 @@ if __name__ == '__main__':
         for name, systems_each in CORPORA.items(): print(name, make_pairs(name, systems_each, settings()).to_string(), sep='\n')
     elif what == 'own':
         for best in (1, 4): print(make_own(best, settings()))
+    elif what == 'bitext': print(make_bitext(settings()))
     elif what == 'train': train_runs(names, settings())
     elif what == 'scorer': print(make_scorer(settings()).to_string())
     else: sys.exit(__doc__)

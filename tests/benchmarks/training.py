@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from kept import keep, peak
+from kept import keep, peak, processor
 
 from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.encoders import kernels
@@ -150,7 +150,7 @@ def ours(models=MODELS, sizes=(1, 20, 40)):
                         with clocks() as spent: bare(trainee, 4_000, 36_000)
                         for k in range(REPEAT): found.append(trained(config(model, name, M, f'{name}-{model}-{M}-{n}-{k}'.replace(',', '-').lower(), limit={'WORD': 0, 'BLSTM': 20_000}.get(model, 40_000)), n))
                     total = sum(spent.values())
-                    keep(f'training {name} {model} M={M} threads={n} {POOL}', corpus=name, model=model, M=M, threads=n, pool=POOL, trainer=found, bare=steps, parts=spent)
+                    keep(f'training {name} {model} M={M} threads={n} {POOL}, {processor()}', corpus=name, model=model, M=M, threads=n, pool=POOL, trainer=found, bare=steps, parts=spent)
                     print(f'{name:10} {model:13} {M:3} {n:7} {spread(found):>30} {spread(steps):>30}   ' + ', '.join(f'{part} {t / total:.0%}' for part, t in sorted(spent.items(), key=lambda p: -p[1])), flush=True)
 
 
