@@ -9,7 +9,7 @@ __all__ = ['SILENT', 'canonical', 'fingerprint', 'commit', 'computing_device', '
            'EarlyStopping']
 
 # %% ../nbs/03_runs.ipynb #6d2bd024
-import ctypes, hashlib, json, os, platform, re, shutil, signal, subprocess, sys, threading, time
+import atexit, ctypes, hashlib, json, os, platform, re, shutil, signal, subprocess, sys, threading, time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -375,7 +375,9 @@ def ranks(
     "Join the processes that `torchrun` started; (0, 1) without it."
     if 'RANK' not in os.environ: return 0, 1
     import torch.distributed as dist
-    if not dist.is_initialized(): dist.init_process_group('nccl' if device.startswith('cuda') else 'gloo')
+    if not dist.is_initialized():
+        dist.init_process_group(backend := 'nccl' if device.startswith('cuda') else 'gloo')
+        if backend == 'gloo': atexit.register(dist.destroy_process_group)
     return dist.get_rank(), dist.get_world_size()
 
 # %% ../nbs/03_runs.ipynb #d2ea9e24
