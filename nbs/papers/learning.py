@@ -4,6 +4,7 @@
     python nbs/papers/learning.py own                # `paraphrases-own` and `paraphrases-own4`: with back-translations of our own, which take an hour
     python nbs/papers/learning.py bitext             # `paraphrases-bitext`: with English sentences beside what they are in seven other languages
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
+    python nbs/papers/learning.py best               # models/paraphrase-best, the best on the years: corpora, runs and all, half an hour of two quiet cores
     python nbs/papers/learning.py scorer             # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
@@ -183,6 +184,19 @@ def make_scorer(s):
     return pd.DataFrame({name: figures(*encoders) for name, encoders in stages.items()}).T.round(2)
 
 
+BEST = 'more-word-mean', 'more-trigram-mean', 'bitext-fourgram'
+
+
+def make_best(s):
+    "What is best on the years of the concatenations of three, with all that it takes; mean of a year's sets."
+    for name, systems_each in CORPORA.items(): make_pairs(name, systems_each, s)
+    make_bitext(s)
+    train_runs(BEST, s)
+    encoder = SentenceEncoder.load(concatenate(*(SentenceEncoder.load(s.runs / name / 'encoder') for name in BEST)).save(s.models / 'paraphrase-best'))
+    years = by_year(evaluate_sts(encoder.similarity, s.resources)).pearson
+    return years.rename(str).to_dict() | {'mean of 2012, 2014, 2015': years[[2012, 2014, 2015]].mean()}
+
+
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
     if what == 'pairs':
@@ -191,5 +205,6 @@ if __name__ == '__main__':
         for best in (1, 4): print(make_own(best, settings()))
     elif what == 'bitext': print(make_bitext(settings()))
     elif what == 'train': train_runs(names, settings())
+    elif what == 'best': print(pd.Series(make_best(settings())).round(2).to_string())
     elif what == 'scorer': print(make_scorer(settings()).to_string())
     else: sys.exit(__doc__)
