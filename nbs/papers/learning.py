@@ -4,7 +4,7 @@
     python nbs/papers/learning.py own                # `paraphrases-own` and `paraphrases-own4`: with back-translations of our own, which take an hour
     python nbs/papers/learning.py bitext             # `paraphrases-bitext`: with English sentences beside what they are in seven other languages
     python nbs/papers/learning.py train NAME ...     # runs, or all runs of a group, one after the other; finished ones are passed over
-    python nbs/papers/learning.py best               # models/paraphrase-best, the best on the years: corpora, runs and all, half an hour of two quiet cores
+    python nbs/papers/learning.py best               # models/paraphrase-best, the three averages that STS 2017 chooses: corpora, runs and all, some forty minutes of a core
     python nbs/papers/learning.py scorer             # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was stopped.
@@ -184,11 +184,11 @@ def make_scorer(s):
     return pd.DataFrame({name: figures(*encoders) for name, encoders in stages.items()}).T.round(2)
 
 
-BEST = 'more-word-mean', 'more-trigram-mean', 'bitext-fourgram'
+BEST = 'more-word-mean', 'bitext-trigram', 'bitext-fourgram'  # of all concatenations of three averages that were tried the best on STS 2017; no other set has a say
 
 
 def make_best(s):
-    "What is best on the years of the concatenations of three, with all that it takes; mean of a year's sets."
+    "Three averages side by side, with all that it takes; mean of a year's sets."
     for name, systems_each in CORPORA.items(): make_pairs(name, systems_each, s)
     make_bitext(s)
     train_runs(BEST, s)
