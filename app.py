@@ -1,24 +1,42 @@
-"""The app: registers its pages and nothing more. Each page is a function of `paranmt_lab.pages`, written in nbs/62_pages.*.ipynb."""
+"""The app: registers its pages. Each page is a function of `paranmt_lab.pages`, written in nbs/62_pages.*.ipynb."""
 from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.pages import access, agreement, annotate, back_translation, embedding_map, negatives, overview, score_ranges, sts_results, training
+from paranmt_lab.pages import (
+    access,
+    agreement,
+    annotate,
+    back_translation,
+    embedding_map,
+    negatives,
+    overview,
+    score_ranges,
+    sts_results,
+    training,
+)
+from paranmt_lab.pages.parts import show_errors
 from paranmt_lab.settings import settings
 
 st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
 def home(**address): return st.Page(overview.page, title='Overview', icon=':material/dashboard:', **address)
 def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
-page = st.navigation([
-    home(default=True), home(url_path='overview', visibility='hidden'),  # the second for an address that somebody noted
-    st.Page(back_translation.page, title='Back-translation', icon=':material/translate:', url_path='back-translation'),
-    st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
-    rating(url_path='annotate'),
-    st.Page(agreement.page, title='Agreement', icon=':material/handshake:', url_path='agreement'),
-    st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
-    st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
-    st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
-    st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
-] if access.researcher(settings()) else [rating(default=True), rating(url_path='annotate', visibility='hidden')]) # the second for the link of a campaign
-access.show_account()
-page.run()
+with show_errors():
+    page = st.navigation([
+        # the second for an address that somebody noted
+        home(default=True), home(url_path='overview', visibility='hidden'),
+        st.Page(back_translation.page, title='Back-translation', icon=':material/translate:',
+                url_path='back-translation'),
+        st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
+        rating(url_path='annotate'),
+        st.Page(agreement.page, title='Agreement', icon=':material/handshake:', url_path='agreement'),
+        st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
+        st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
+        st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
+        st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
+    ] if access.researcher(settings()) else [
+        # the second for the link of a campaign
+        rating(default=True), rating(url_path='annotate', visibility='hidden')])
+    access.show_account()
+    access.return_to_address()
+    page.run()

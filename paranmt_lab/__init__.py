@@ -1,1 +1,32 @@
+"""ParaNMT Lab: paraphrases by back-translation, judged, learned from, and measured.
+
+The names one starts with can be imported from here; each is loaded when it is first asked for.
+"""
+import importlib
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    'Corpus': 'corpus', 'list_corpora': 'corpus',
+    'import_bitext': 'bitext.importing',
+    'open_model': 'models', 'translate_corpus': 'translate.driver',
+    'score': 'filters.scoring',
+    'Selection': 'selection', 'select': 'selection',
+    'TrainConfig': 'training.config', 'train_config': 'training.config', 'train': 'training.loop',
+    'Run': 'jobs.run', 'list_runs': 'jobs.run',
+    'SentenceEncoder': 'encoders.sentence_encoder', 'export_encoder': 'encoders.export',
+    'evaluate': 'evaluation.tasks',
+    'create_campaign': 'annotation.campaigns',
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    "Load a name from the module it lives in."
+    if name not in _HOMES: raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__(): return sorted({*globals(), *_HOMES})

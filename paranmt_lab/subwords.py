@@ -7,14 +7,14 @@ __all__ = ['BLANK', 'LONGEST', 'WORD', 'SEGMENTERS', 'folded', 'learn_pieces', '
            'read_vocabulary']
 
 # %% ../nbs/02_subwords.ipynb #59dda457
-import random, re
+import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from math import log
 from pathlib import Path
 
-import numpy as np
 from fastcore.basics import patch
 
 from .settings import atomic
@@ -32,13 +32,18 @@ def folded(
 
 # %% ../nbs/02_subwords.ipynb #344a959e
 def _sentencepiece():
-    try: import sentencepiece
-    except ImportError: raise ImportError("subwords need the package sentencepiece: pip install 'paranmt-lab[subwords]'") from None
+    try:
+        import sentencepiece
+    except ImportError:
+        raise ImportError("subwords need the package sentencepiece: pip install 'paranmt-lab[subwords]'") from None
     return sentencepiece
 
+# %% ../nbs/02_subwords.ipynb #d55d68e0
 def _morfessor():
-    try: import morfessor
-    except ImportError: raise ImportError("morphs need the package morfessor: pip install 'paranmt-lab[subwords]'") from None
+    try:
+        import morfessor
+    except ImportError:
+        raise ImportError("morphs need the package morfessor: pip install 'paranmt-lab[subwords]'") from None
     return morfessor
 
 # %% ../nbs/02_subwords.ipynb #09983d71
@@ -50,25 +55,31 @@ def learn_pieces(
     model = BytesIO()
     try:
         _sentencepiece().SentencePieceTrainer.train(
-            sentence_iterator=(s for s in map(folded, sentences) if s), model_writer=model, vocab_size=size + 1, hard_vocab_limit=False, model_type='unigram',
-            normalization_rule_name='identity', character_coverage=.9995, bos_id=-1, eos_id=-1, pad_id=-1, num_threads=1, minloglevel=3)
+            sentence_iterator=(s for s in map(folded, sentences) if s), model_writer=model,
+            vocab_size=size + 1, hard_vocab_limit=False, model_type='unigram',
+            normalization_rule_name='identity', character_coverage=.9995,
+            bos_id=-1, eos_id=-1, pad_id=-1, num_threads=1, minloglevel=3)
     except RuntimeError as e: raise ValueError(f'no subwords can be learned; {_reason(str(e), size)}') from None
     return model.getvalue()
 
+# %% ../nbs/02_subwords.ipynb #ad62775a
 def _reason(message, size):
     if 'sentences_.empty()' in message: return 'there is no text'
-    if 'required_chars' in message: return f'a vocabulary of {size} pieces does not hold the characters of the text; make it larger'
+    if 'required_chars' in message:
+        return f'a vocabulary of {size} pieces does not hold the characters of the text; make it larger'
     return message
 
 # %% ../nbs/02_subwords.ipynb #1c93201f
 LONGEST = 50                                 # characters of a word that Morfessor is to cut
-WORD = re.compile(rf'{BLANK}?(?:\w+|[^\w{BLANK}])')  # letters and digits, or one other character, with the blank before them
+# letters and digits, or one other character, with the blank before them
+WORD = re.compile(rf'{BLANK}?(?:\w+|[^\w{BLANK}])')
 
 def _words(sentences):
     "Words and other signs of sentences, with their counts."
     words = (w for s in map(folded, sentences) if s for w in WORD.findall(BLANK + s.replace(' ', BLANK)))
     return Counter(w for w in words if len(w) <= LONGEST)
 
+# %% ../nbs/02_subwords.ipynb #575e0e66
 def _morphs(words):
     "Morphs of counted words, and how often each occurs."
     morfessor, state = _morfessor(), random.getstate()
@@ -89,10 +100,16 @@ def _unigram_model(log_probability):
     model.pieces.add(piece='<unk>', score=0, type=ModelProto.SentencePiece.UNKNOWN)
     for piece, score in log_probability.items(): model.pieces.add(piece=piece, score=score)
     spec = model.trainer_spec
-    spec.model_type, spec.vocab_size, spec.unk_id, spec.bos_id, spec.eos_id, spec.pad_id = spec.UNIGRAM, len(model.pieces), 0, -1, -1, -1
+    spec.model_type = spec.UNIGRAM
+    spec.vocab_size = len(model.pieces)
+    spec.unk_id = 0
+    spec.bos_id = -1
+    spec.eos_id = -1
+    spec.pad_id = -1
     model.normalizer_spec.name = 'identity'
     return model.SerializeToString(deterministic=True)
 
+# %% ../nbs/02_subwords.ipynb #7b722505
 def learn_morphs(
     sentences:Iterable[str], # Sentences to learn from, read once
     size:int,                # Most morphs, the unknown one not counted
@@ -113,9 +130,11 @@ def _processor(model):
     try: processor = _sentencepiece().SentencePieceProcessor(model_proto=model) if model else None
     except RuntimeError: processor = None
     if processor is None: raise VocabularyError('not a model of SentencePiece')
-    if processor.unk_id() != 0: raise VocabularyError(f'a model of SentencePiece whose unknown piece is {processor.unk_id()}, expected 0')
+    if processor.unk_id() != 0:
+        raise VocabularyError(f'a model of SentencePiece whose unknown piece is {processor.unk_id()}, expected 0')
     return processor
 
+# %% ../nbs/02_subwords.ipynb #58aaafca
 class Subwords(Vocabulary):
     "The pieces of a SentencePiece model and their rows; the last row is for what is unknown."
     def __init__(self,
@@ -126,6 +145,7 @@ class Subwords(Vocabulary):
 
     def __repr__(self): return f'Subwords({self.unknown:,} pieces + unknown)'
 
+# %% ../nbs/02_subwords.ipynb #c944ffbe
 @patch
 def pieces(self:Subwords,
     text:str,    # One sentence, any text
@@ -150,6 +170,7 @@ def save(self:Subwords,
     "Write the model."
     with atomic(path) as part: part.write_bytes(self.model)
 
+# %% ../nbs/02_subwords.ipynb #6ce2f7f7
 @patch(cls_method=True)
 def load(cls:Subwords,
     path:Path,    # File that `save`, or SentencePiece, wrote
@@ -158,12 +179,14 @@ def load(cls:Subwords,
     try: return cls(Path(path).read_bytes())
     except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
 
+# %% ../nbs/02_subwords.ipynb #6feb91bd
 def vocabulary_file(
     feature:str, # `word`, `subword`, ...
 ) -> str:        # File name
     "The name under which a feature's vocabulary lies in a folder."
     return f"vocabulary-{feature}.{'model' if feature in SEGMENTERS else 'parquet'}"
 
+# %% ../nbs/02_subwords.ipynb #e84be3d6
 def read_vocabulary(
     path:Path,      # File of either kind
 ) -> Vocabulary:    # What was saved there

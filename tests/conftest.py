@@ -8,8 +8,9 @@ import pytest
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
-
-LONGEST_FIRST = 'test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter'  # about a minute and more
+# about a minute and more
+LONGEST_FIRST = ('test_app', 'test_training', 'test_annotate',
+                 'test_annotation', 'test_driver', 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter')
 
 
 def pytest_collection_modifyitems(items):
@@ -20,12 +21,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope='session')
 def halves(tmp_path_factory):
-    """Makes workspaces with a corpus `halves`: the two halves of so many sentences of the sample, which have few words in common."""
+    "Makes workspaces with a corpus `halves`: the two halves of sentences of the sample, which share few words."
     def make(pairs=200, column='reference'):
-        s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu')
+        s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'),
+                    resources=Path('/nowhere'), device='cpu')
         words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)[column].drop_duplicates().str.split()
         words = words[words.str.len() >= 6][:pairs]
         assert len(words) == pairs
-        Corpus.create('halves', s).write_pairs(0, pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words], 'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(pairs)}))
+        Corpus.create('halves', s).write_pairs(
+            0, pd.DataFrame({'reference': [' '.join(w[:len(w) // 2]) for w in words],
+                             'translation': [' '.join(w[len(w) // 2:]) for w in words], 'segment': range(pairs)}))
         return s
     return make

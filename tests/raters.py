@@ -19,22 +19,28 @@ SIDES = ('reference', 'translation', 'source')
 
 def made(log, name, n=0, texts=None, **plan):
     "A campaign of so many pairs, each with its number in the text, or of given texts."
-    texts = texts or [(f'Pair {i} of {name}: it has been raining all day.', f'Pair {i} of {name}: it rained for the whole day.', f'Dvojice {i}: celý den pršelo.') for i in range(1, n + 1)]
-    items = pd.DataFrame([dict(zip(SIDES, t)) for t in texts]).assign(pair_id=range(len(texts)), stratum='all', weight=1.)
-    keep_campaign(log, Campaign(name, **plan), items, pd.DataFrame(dict(stratum=['all'], pairs=[len(items)], drawn=[len(items)], weight=[1.])), 'ada')
+    texts = (texts or [(f'Pair {i} of {name}: it has been raining all day.',
+                        f'Pair {i} of {name}: it rained for the whole day.', f'Dvojice {i}: celý den pršelo.')
+                       for i in range(1, n + 1)])
+    items = pd.DataFrame([dict(zip(SIDES, t)) for t in texts]).assign(
+        pair_id=range(len(texts)), stratum='all', weight=1.)
+    keep_campaign(log, Campaign(name, **plan), items,
+                  pd.DataFrame(dict(stratum=['all'], pairs=[len(items)], drawn=[len(items)], weight=[1.])), 'ada')
     return name
 
 
 def events(workspace, campaign):
     "The log of a campaign, read without the package."
     with closing(sqlite3.connect(f'file:{Path(workspace) / "annotations.sqlite"}?mode=ro', uri=True)) as db:
-        rows = db.execute("SELECT annotator, kind, item, payload FROM events WHERE campaign = ? AND kind <> 'campaign' ORDER BY id", [campaign]).fetchall()
+        rows = db.execute("SELECT annotator, kind, item, payload FROM events WHERE campaign = ? "
+                          "AND kind <> 'campaign' ORDER BY id", [campaign]).fetchall()
     return [(who, kind, item, json.loads(payload)) for who, kind, item, payload in rows]
 
 
 def standing(workspace, campaign):
     "(item, annotator) to (state, strength, fluency), from the log by nothing but the last event about each."
-    last = {(item, who): (payload.get('state', kind), payload.get('strength'), payload.get('fluency')) for who, kind, item, payload in events(workspace, campaign) if kind not in ('commented', 'adjudicated')}
+    last = {(item, who): (payload.get('state', kind), payload.get('strength'), payload.get('fluency'))
+            for who, kind, item, payload in events(workspace, campaign) if kind not in ('commented', 'adjudicated')}
     return {k: v for k, v in last.items() if v[0] not in ('assigned', 'leased', 'expired')}
 
 
@@ -43,11 +49,16 @@ class Rater:
     def __init__(self, context, address):
         self.address, self.abroad, self.tab = address, [], context.new_page()
         self.tab.set_default_timeout(PATIENCE)
-        self.tab.on('request', lambda r: None if r.url.startswith((address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
+        self.tab.on('request', lambda r: None if r.url.startswith(
+            (address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
 
     def open(self, campaign, who=None, **more):
         "Go to the page and wait for the card."
-        self.tab.goto(f"{self.address}/annotate?{urlencode({k: v for k, v in dict(campaign=campaign, annotator=who, **more).items() if v})}")
+        parameters = {k: v for k, v in dict(campaign=campaign, annotator=who, **more).items() if v}
+        self.tab.goto(f'{self.address}/annotate?{urlencode(parameters)}')
+        start = self.tab.locator('.st-key-admit button')  # a name that is new to the campaign is asked about
+        start.or_(self.tab.locator('.card')).first.wait_for()
+        if start.count(): start.click()
         return self.seated()
 
     def reload(self):
@@ -85,7 +96,8 @@ class Rater:
         self.keys(*keys[:-1])
         start = time.perf_counter()
         self.keys(keys[-1])
-        self.until("!c.classList.contains('waiting') && c.querySelector('[data-side=reference]')?.textContent !== arg", before)
+        self.until("!c.classList.contains('waiting') && c.querySelector('[data-side=reference]')?.textContent !== arg",
+                   before)
         return 1e3 * (time.perf_counter() - start)
 
     def answered(self, *keys):
@@ -95,7 +107,8 @@ class Rater:
 
     def at_once(self, *keys):
         "Keys that fall before the server can have answered the first."
-        self.tab.evaluate("keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true})))", list(keys))
+        self.tab.evaluate("keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', "
+                          "{key, bubbles: true, cancelable: true})))", list(keys))
         return self
 
     def shot(self, path):

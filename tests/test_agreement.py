@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given, settings as hypothesis_settings, strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, LABELS, agreement, agreement_table, disagreement, patterns
+from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, agreement, agreement_table, disagreement, patterns
+from paranmt_lab.annotation.campaigns import LABELS
 from paranmt_lab.annotation.kappa import KAPPAS, by_pair, pair_agreement, pair_tables
 from paranmt_lab.annotation.next_pairs import FITS, allocate, strength_curve
 from paranmt_lab.annotation.raters import confusion, consistency, disputed, drift
@@ -17,7 +18,8 @@ from paranmt_lab.annotation.table3 import one_label, strong_pairs, table3, wilso
 some = hypothesis_settings(max_examples=40, deadline=None)
 NOMINAL = ('percent', 'Fleiss', 'alpha nominal', 'AC1')
 # Items with up to five labels or none, a row an item, a column a person.
-grids = st.integers(1, 5).flatmap(lambda people: st.lists(st.lists(st.sampled_from([None, 1, 2, 3]), min_size=people, max_size=people), min_size=1, max_size=12))
+grids = st.integers(1, 5).flatmap(lambda people: st.lists(
+    st.lists(st.sampled_from([None, 1, 2, 3]), min_size=people, max_size=people), min_size=1, max_size=12))
 
 
 def ratings_of(grid):
@@ -31,10 +33,13 @@ def values(grid, **options):
 
 def same(a, b):
     assert a.keys() == b.keys()
-    for name in a: assert (a[name] is None) == (b[name] is None) and (a[name] is None or abs(a[name] - b[name]) < 1e-9), (name, a[name], b[name])
+    for name in a:
+        assert ((a[name] is None) == (b[name] is None)
+                and (a[name] is None or abs(a[name] - b[name]) < 1e-9)), (name, a[name], b[name])
 
 
-@pytest.mark.filterwarnings('ignore:invalid value encountered:RuntimeWarning')  # the library's own, where one label is all there is
+# the library's own, where one label is all there is
+@pytest.mark.filterwarnings('ignore:invalid value encountered:RuntimeWarning')
 @some
 @given(grids)
 def test_alpha_is_the_librarys(grid):
@@ -54,7 +59,8 @@ def test_kappas_are_the_librarys(cells):
     first, second = np.repeat(np.indices((3, 3)).reshape(2, -1), cells, axis=1)
     for name, weights in (('kappa', None), ('kappa linear', 'linear'), ('kappa quadratic', 'quadratic')):
         result = pair_agreement(table, [name], resamples=0)[name]
-        if result.value is None: assert result.note == f'every label is {1 + first[0]}' and set(first) == set(second) == {first[0]}
+        if result.value is None:
+            assert result.note == f'every label is {1 + first[0]}' and set(first) == set(second) == {first[0]}
         else: assert abs(result.value - cohen_kappa_score(first, second, weights=weights, labels=[0, 1, 2])) < 1e-9
 
 
@@ -71,7 +77,8 @@ def gwet_by_hand(grid, kind):
 @some
 @given(grids)
 def test_gwet_is_the_handbooks(grid):
-    same({k: values(grid)[k] for k in ('AC1', 'AC2')}, {'AC1': gwet_by_hand(grid, 'nominal'), 'AC2': gwet_by_hand(grid, 'quadratic')})
+    same({k: values(grid)[k] for k in ('AC1', 'AC2')},
+         {'AC1': gwet_by_hand(grid, 'nominal'), 'AC2': gwet_by_hand(grid, 'quadratic')})
 
 
 @some
@@ -92,7 +99,8 @@ def test_names_of_labels_do_not_matter_to_nominal_coefficients(grid, order):
 
 @some
 @given(grids)
-def test_a_scale_read_backwards_is_the_same_scale(grid): same(values(grid), values([[x and 4 - x for x in row] for row in grid]))
+def test_a_scale_read_backwards_is_the_same_scale(grid):
+    same(values(grid), values([[x and 4 - x for x in row] for row in grid]))
 
 
 @some
@@ -132,7 +140,9 @@ def test_pair_tables_are_what_two_columns_say(grid):
 def test_a_result_has_a_value_or_a_reason(grid):
     for result in agreement(patterns(ratings_of(grid), ['strength']), resamples=50).values():
         assert result.value is None or np.isfinite(result.value)
-        if result.value is None: assert result.note in ('no item has two ratings', *(f'every label is {l}' for l in LABELS), 'every item with two ratings has the same labels')
+        if result.value is None:
+            assert (result.note in ('no item has two ratings', *(f'every label is {l}' for l in LABELS),
+                                    'every item with two ratings has the same labels'))
         if result.low is None: assert result.note
         else: assert result.low <= result.high
 
@@ -144,7 +154,8 @@ EDGES = {'one rater': [[1], [2], [3]], 'one item': [[1, 3]], 'one label': [[3, 3
 def test_edges(name):
     found = agreement(patterns(ratings_of(EDGES[name]), ['strength']))
     reasons = {r.note for r in found.values() if r.value is None}
-    assert reasons == {'one rater': {'no item has two ratings'}, 'one item': set(), 'one label': {'every label is 3'}, 'nobody': {'no item has two ratings'}}[name]
+    assert (reasons == {'one rater': {'no item has two ratings'}, 'one item': set(),
+                        'one label': {'every label is 3'}, 'nobody': {'no item has two ratings'}}[name])
     assert all(r.low is None for r in found.values())
     assert len(by_pair(ratings_of(EDGES[name]), 'strength')) == (0 if name in ('one rater', 'nobody') else 4)
 
@@ -153,7 +164,8 @@ def test_nothing_at_all():
     empty = ratings_of([[1]])[:0]
     assert len(patterns(empty, ['strength'])) == 0 and len(by_pair(empty, 'strength')) == 0
     assert len(agreement_table(patterns(empty, ['strength']))) == 0
-    assert {str(r) for r in agreement(patterns(empty, ['strength'])).values()} == {'not defined: no item has two ratings'}
+    assert ({str(r) for r in agreement(patterns(empty, ['strength'])).values()}
+            == {'not defined: no item has two ratings'})
 
 
 def test_intervals_are_seeded_and_need_enough_items():
@@ -181,10 +193,13 @@ def test_intervals_hold_the_true_value(people):
         said = np.where(rng.random((n, people)) < .7, truth, rng.choice(3, (n, people), p=shares))
         counts = (said[:, :, None] == np.arange(3)).sum(1)
         rows, times = np.unique(counts, axis=0, return_counts=True)
-        return pd.DataFrame({'stratum': '', 'pattern': [','.join(np.repeat(['1', '2', '3'], r)) for r in rows], 'items': times})
+        return pd.DataFrame({'stratum': '', 'pattern': [','.join(np.repeat(['1', '2', '3'], r)) for r in rows],
+                             'items': times})
     names = ['percent', 'Fleiss', 'alpha ordinal', 'AC1']
     true = {n: r.value for n, r in agreement(campaign(300_000), names, resamples=0).items()}
-    held = pd.DataFrame([{n: r.low <= true[n] <= r.high for n, r in agreement(campaign(150), names, resamples=300, seed=k).items()} for k in range(200)])
+    held = pd.DataFrame(
+        [{n: r.low <= true[n] <= r.high for n, r in agreement(campaign(150), names, resamples=300, seed=k).items()}
+         for k in range(200)])
     assert held.mean().between(.88, .99).all(), held.mean()
 
 
@@ -207,7 +222,8 @@ def test_disputed_items_are_those_with_two_labels(grid):
     given_ = {i: [x for x in row if x] for i, row in enumerate(grid)}
     assert set(found['item']) == {i for i, row in given_.items() if len(set(row)) > 1}
     assert found.variance.is_monotonic_decreasing or (found.variance.diff().dropna() < 1e-9).all()
-    for row in found.itertuples(): assert row.variance == pytest.approx(np.var(given_[row.item])) and row.n == len(given_[row.item])
+    for row in found.itertuples():
+        assert row.variance == pytest.approx(np.var(given_[row.item])) and row.n == len(given_[row.item])
 
 
 @some
@@ -229,14 +245,16 @@ def test_drift_compares_with_others_only(grid, block):
         rows = [(row[j], [x for i, x in enumerate(row) if x and i != j]) for row in grid if row[j]]
         offsets = [x - np.mean(others) for x, others in rows if others]
         assert (own.n[:-1] == block).all() and own['mean'].mul(own.n).sum() == pytest.approx(sum(x for x, _ in rows))
-        if len(own) == 1: assert own.offset.iloc[0] == pytest.approx(np.mean(offsets) if offsets else np.nan, nan_ok=True)
+        if len(own) == 1:
+            assert own.offset.iloc[0] == pytest.approx(np.mean(offsets) if offsets else np.nan, nan_ok=True)
 
 
 def test_consistency_is_each_persons_own():
     first = ratings_of([[1, 1], [2, 2], [3, 3], [1, None]]).assign(repeat_of=np.nan)
     again = first.assign(repeat_of=first['item'], item=first['item'] + 10, strength=[1, 2, 2, 2, 3, 2, 1, 2])
     found = consistency(pd.concat([first, again]), 'strength', ['percent']).set_index('annotator')
-    assert found.value.to_dict() == {'p0': 1, 'p1': pytest.approx(1 / 3)} and found['items'].to_dict() == {'p0': 4, 'p1': 3}
+    assert found.value.to_dict() == {'p0': 1, 'p1': pytest.approx(1 / 3)}
+    assert found['items'].to_dict() == {'p0': 4, 'p1': 3}
 
 
 @some
@@ -249,7 +267,8 @@ def test_one_label_is_the_lower_median_and_a_decision_outranks_it(grid):
         assert found[i] == int(np.median(given_)) if given_ else pd.isna(found[i])
     assert one_label(ratings.assign(pair_id=ratings['item'] + 7)).pair_id.tolist() == [i + 7 for i in range(len(grid))]
     decided = one_label(ratings, pd.DataFrame({'item': [0], 'strength': [2], 'fluency': [None]})).set_index('item')
-    assert decided.strength[0] == 2 and decided.fluency[0] == 3 and decided.adjudicated[0] == 'strength' and (decided.adjudicated[1:] == '').all()
+    assert decided.strength[0] == 2 and decided.fluency[0] == 3
+    assert decided.adjudicated[0] == 'strength' and (decided.adjudicated[1:] == '').all()
 
 
 @some
@@ -267,7 +286,8 @@ def test_strong_pairs_are_unbiased_and_their_interval_holds():
     def drawn():
         strata = np.repeat(['a', 'b', 'c'], [30, 60, 100])
         strength = np.where(rng.random(190) < np.repeat(true, [30, 60, 100]), 3, 1)
-        return strong_pairs(table3(pd.DataFrame({'stratum': strata, 'weight': np.repeat(sizes / [30, 60, 100], [30, 60, 100]), 'strength': strength, 'fluency': 3})))
+        return strong_pairs(table3(pd.DataFrame({'stratum': strata, 'weight': np.repeat(
+            sizes / [30, 60, 100], [30, 60, 100]), 'strength': strength, 'fluency': 3})))
     found = [drawn() for _ in range(80)]
     assert np.mean([f.pairs for f in found]) == pytest.approx(sizes @ true, rel=.05)
     assert .9 <= np.mean([f.low <= sizes @ true <= f.high for f in found]) <= 1
@@ -279,6 +299,50 @@ def test_all_pairs_rated_leave_nothing_to_estimate():
     assert (found.pairs, found.low, found.high) == (25, 25, 25)
 
 
+def judged(strength, discarded):
+    "Ten pairs of a range of 1,000: so many with this mark, the others discarded."
+    marks = [strength] * (10 - discarded) + [None] * discarded
+    states = ['rated'] * (10 - discarded) + ['discarded'] * discarded
+    said = {'item': range(10), 'annotator': 'ada', 'stratum': 'low',
+            'weight': 100., 'strength': marks, 'fluency': marks}
+    return one_label(pd.DataFrame(said | {'state': states}))
+
+
+def test_a_discarded_pair_is_not_strong_unless_only_fit_pairs_are_asked_about():
+    labels = judged(3, discarded=5)
+    table = table3(labels)
+    found = strong_pairs(table)
+    assert (found.pairs, found.of) == (500, 1000) and 200 < found.low < 300 and 700 < found.high < 800
+    assert table[['n', 'discarded', 'strength_3', 'of']].values.tolist() == [[10, 5, 5, 'all pairs']]
+    low, high = wilson(5, 10)
+    assert table[['strength_share', 'strength_low', 'strength_high']].values.tolist() == [[.5, low, high]]
+    assert 'of 1,000 pairs' in str(found) and '5 of 10 judged pairs are discarded and count as not strong' in str(found)
+    fit = table3(labels, of='fit')
+    found, (low, high) = strong_pairs(fit), wilson(5, 5)
+    assert (fit[['strength_share', 'strength_low', 'strength_high', 'of']].values.tolist()
+            == [[1, low, high, 'pairs fit to be rated']])
+    assert (found.pairs, found.of) == (500, 500) and found.low == pytest.approx(500 * (1 - (1 - low) * np.sqrt(.99)))
+    assert 'of 500 pairs fit to be rated' in str(found)
+    with pytest.raises(ValueError, match="expected all or fit"): table3(labels, of='some')
+
+
+def test_a_range_of_discarded_pairs_holds_no_strong_pair():
+    labels = judged(3, discarded=10)
+    assert strong_pairs(table3(labels)).pairs == 0 and strong_pairs(table3(labels)).high > 200
+    assert (strong_pairs(table3(labels, of='fit')).pairs, strong_pairs(table3(labels, of='fit')).of) == (0, 0)
+
+
+def test_half_of_the_raters_discard_a_pair_and_a_decision_brings_it_back():
+    said = [('a', 'rated', 3), ('a', 'discarded', None), ('b', 'rated', 3), ('b', 'rated', 3), ('b', 'discarded', None)]
+    ratings = pd.DataFrame(said,
+                           columns=['item', 'state', 'strength']).assign(fluency=lambda f: f.strength, annotator='x')
+    found = one_label(ratings).set_index('item')
+    assert found.discarded.to_dict() == {'a': True, 'b': False}
+    assert pd.isna(found.strength['a']) and found.strength['b'] == 3
+    decided = one_label(ratings, pd.DataFrame({'item': ['a'], 'strength': [2], 'fluency': [None]})).set_index('item')
+    assert not decided.discarded['a'] and (decided.strength['a'], decided.fluency['a']) == (2, 3)
+
+
 labelled = st.lists(st.tuples(st.floats(-1, 1, width=32), st.booleans()), min_size=1, max_size=40)
 
 
@@ -288,7 +352,8 @@ def test_a_curve_is_monotone_and_within_its_band(pairs, kind):
     x, y = map(list, zip(*pairs))
     curve = strength_curve(x, y, np.linspace(-1.5, 1.5, 31), kind, resamples=10)
     assert (curve.p.diff().dropna() >= -1e-9).all() or (curve.p.diff().dropna() <= 1e-9).all()
-    assert curve[['p', 'low', 'high']].stack().between(0, 1).all() and (curve.low <= curve.p).all() and (curve.p <= curve.high).all()
+    assert curve[['p', 'low', 'high']].stack().between(0, 1).all()
+    assert (curve.low <= curve.p).all() and (curve.p <= curve.high).all()
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
@@ -305,7 +370,8 @@ def test_an_allocation_spends_what_there_is(pairs, sizes, n):
 def test_labels_go_where_the_band_is_wide():
     "Two bins of a size, the one settled by many labels and the other by few."
     x = np.r_[np.full(200, .25), np.full(4, .75)]
-    plan = allocate(pd.DataFrame({'low': [0, .5], 'high': [.5, 1.], 'pairs': [1000, 1000]}), x, np.arange(204) % 2 == 0, 20)
+    plan = allocate(pd.DataFrame({'low': [0, .5], 'high': [.5, 1.], 'pairs': [1000, 1000]}),
+                    x, np.arange(204) % 2 == 0, 20)
     assert plan['add'].tolist() == [0, 20]
 
 

@@ -1,7 +1,8 @@
-"""The app in a real Chromium: what it shows is compared with the Parquet files behind it, read by DuckDB and not by the package.
+"""The app in a real Chromium: what it shows is compared with the Parquet files behind it, read by DuckDB and not by the
+package.
 
-The workspace is made from the sample by `app_workspace.build`. Screenshots go to tests/screenshots/ (not committed) to be looked at.
-"""
+The workspace is made from the sample by `app_workspace.build`. Screenshots go to tests/screenshots/ (not committed) to
+be looked at."""
 import json
 import os
 import re
@@ -20,9 +21,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = '/usr/bin/chromium'
 SHOTS = ROOT / 'tests/screenshots'
-PATIENCE = 180_000 # Milliseconds: the first page imports torch, the first map compiles numba, and the machine may be busy
+# Milliseconds: the first page imports torch, the first map compiles numba, and the machine may be busy
+PATIENCE = 180_000
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(
+    not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
 
 
 @pytest.fixture(scope='module')
@@ -44,8 +47,9 @@ def browser(tmp_path_factory):
     "One Chromium for all tests."
     from playwright.sync_api import sync_playwright
     with sync_playwright() as p:
-        context = p.chromium.launch_persistent_context(str(tmp_path_factory.mktemp('profile')), executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1100},
-                                                       args=['--no-sandbox', '--disable-background-networking'], accept_downloads=True)
+        context = p.chromium.launch_persistent_context(
+            str(tmp_path_factory.mktemp('profile')), executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1100},
+            args=['--no-sandbox', '--disable-background-networking'], accept_downloads=True)
         yield context
         context.close()
 
@@ -56,7 +60,8 @@ class Page:
         self.address, self.abroad = address, []
         self.tab = browser.new_page()
         self.tab.set_default_timeout(PATIENCE)
-        self.tab.on('request', lambda r: None if r.url.startswith((address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
+        self.tab.on('request', lambda r: None if r.url.startswith(
+            (address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
         self.dialogs = []
         self.tab.on('dialog', lambda d: (self.dialogs.append(d.message), d.dismiss()))
 
@@ -74,24 +79,31 @@ class Page:
         for _ in range(3):
             self.tab.wait_for_function(quiet)
             self.tab.wait_for_timeout(300)
-        assert not self.tab.query_selector('[data-testid=stException]'), self.tab.inner_text('[data-testid=stException]')
+        assert not self.tab.query_selector('[data-testid=stException]'), self.tab.inner_text(
+            '[data-testid=stException]')
         return self
 
     def text(self): return self.tab.inner_text('[data-testid=stMain]')
 
     def table(self, key):
-        "Cells of a table as text, by the hidden table that Streamlit draws for screen readers: raw values, and only what is in view."
-        box = f':is(.st-key-{key}, .st-key-{key}_box)' # a table that cannot be selected in has its key at the box around it
+        "Cells of a table, from the hidden one that Streamlit draws for screen readers: raw values of what is in view."
+        # a table that cannot be selected in has its key at the box around it
+        box = f':is(.st-key-{key}, .st-key-{key}_box)'
         self.tab.locator(box).first.scroll_into_view_if_needed() # a table out of sight is not drawn
         self.tab.wait_for_selector(f'{box} canvas', state='attached')
         self.tab.wait_for_timeout(500)
-        rows = self.tab.evaluate(f"""() => [...document.querySelector('{box} [data-testid=stDataFrame], {box}[data-testid=stDataFrame]').querySelectorAll('[role=row]')].map(r => [...r.querySelectorAll('[role=gridcell],[role=columnheader]')].map(c => c.textContent))""")
+        rows = self.tab.evaluate(f"""() => {{
+          const frame = '[data-testid=stDataFrame]';
+          const table = document.querySelector(`{box} ${{frame}}, {box}${{frame}}`);
+          const texts = r => [...r.querySelectorAll('[role=gridcell],[role=columnheader]')].map(c => c.textContent);
+          return [...table.querySelectorAll('[role=row]')].map(texts); }}""")
         rows = [r for r in rows if r]
         return pd.DataFrame(rows[1:], columns=rows[0])
 
     def metric(self, label):
         "The number under a label."
-        return next(int(m.query_selector('[data-testid=stMetricValue]').inner_text().replace(',', '')) for m in self.tab.query_selector_all('[data-testid=stMetric]') if label in m.inner_text())
+        return next(int(m.query_selector('[data-testid=stMetricValue]').inner_text().replace(',', ''))
+                    for m in self.tab.query_selector_all('[data-testid=stMetric]') if label in m.inner_text())
 
     def saved(self, key):
         "The frame behind a table's save button."
@@ -106,7 +118,8 @@ class Page:
         box = mark.bounding_box()
         self.tab.mouse.move(box['x'] + left * box['width'], box['y'] + top * box['height'])
         self.tab.mouse.down()
-        self.tab.mouse.move(box['x'] + (left + right) / 2 * box['width'], box['y'] + (top + bottom) / 2 * box['height'], steps=5)
+        self.tab.mouse.move(box['x'] + (left + right) / 2 * box['width'],
+                            box['y'] + (top + bottom) / 2 * box['height'], steps=5)
         self.tab.mouse.move(box['x'] + right * box['width'], box['y'] + bottom * box['height'], steps=5)
         self.tab.mouse.up()
         self.tab.wait_for_timeout(1500)
@@ -153,18 +166,20 @@ SCORE = 'paraphrase_score@trigram-m1'
 
 def test_overview(page, workspace):
     "Numbers at the top, the tables, and a job at work, stopped and silent."
-    from paranmt_lab.runs import Progress
+    from paranmt_lab.jobs.progress import Progress
     with Progress(1000, 'pairs', workspace / 'runs/word-trigram-m20', every=0, show=False) as job:
         time.sleep(0.2)
         job.advance(250)
         page.open('', corpus='talk-reworded', run='word-trigram-m20')
-        total = sum(ask(workspace, 'SELECT count(*) AS n FROM {pairs}', corpus=c.name).n[0] for c in (workspace / 'corpora').iterdir())
+        total = sum(ask(workspace, 'SELECT count(*) AS n FROM {pairs}', corpus=c.name).n[0]
+                    for c in (workspace / 'corpora').iterdir())
         assert page.metric('Pairs') == total
         assert page.metric('Corpora') == len(list((workspace / 'corpora').iterdir()))
         assert page.metric('Runs') == len(list((workspace / 'runs').glob('*/config.json')))
         assert '250 of 1,000 pairs' in page.text() and 'left' in page.text()
         table = page.table('corpus_rows').set_index('corpus')
-        assert int(table.pairs['talk-reworded'].replace(',', '')) == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0]
+        assert (int(table.pairs['talk-reworded'].replace(',', ''))
+                == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0])
         assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
         page.shot('overview')
     page.tab.wait_for_selector('text=Nothing is at work now.')
@@ -172,12 +187,34 @@ def test_overview(page, workspace):
     assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
 
+def test_a_scoring_at_work_is_shown_and_stopped(page, workspace):
+    "A corpus that is being scored has a bar where every job has one, and a button that stops it by two clicks."
+    from paranmt_lab.jobs.progress import Progress
+    folder = workspace / 'corpora/talk-reworded'
+    before = (folder / 'progress.json').read_bytes()
+    try:
+        with Progress(1000, 'pairs', folder, every=0, show=False) as job:
+            time.sleep(0.2)
+            job.advance(250)
+            for path in ('back-translation', ''): assert '250 of 1,000 pairs' in page.open(path).text()
+            page.tab.locator('.st-key-stop_corpora-talk-reworded button').first.click()
+            page.tab.locator('.st-key-really_corpora-talk-reworded button').first.click()
+            page.tab.wait_for_selector('text=Asked to stop')
+            assert job.stopping
+            page.shot('overview-scoring')
+    finally:
+        (folder / 'progress.json').write_bytes(before)
+        (folder / 'stop').unlink(missing_ok=True)
+
+
 def test_score_ranges(page, workspace):
     "Counts and overlaps of the five ranges are those of the files; the paper's row stands beside them."
     page.open('score-ranges', corpus='talk-reworded')
     shown = page.table('ranges')
     for (low, high), row in zip(RANGES, shown.itertuples(index=False)):
-        found = ask(workspace, f'SELECT count(*) AS n, avg(trigram_overlap) AS mean, stddev_pop(trigram_overlap) AS sd FROM {{m:{SCORE}}} POSITIONAL JOIN {{m:trigram_overlap}} WHERE "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT', low, high).iloc[0]
+        found = ask(workspace, f'SELECT count(*) AS n, avg(trigram_overlap) AS mean, '
+                    f'stddev_pop(trigram_overlap) AS sd FROM {{m:{SCORE}}} POSITIONAL JOIN '
+                    f'{{m:trigram_overlap}} WHERE "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT', low, high).iloc[0]
         cells = list(row)
         assert f'({low}, {high}]' in cells
         at = cells.index(f'({low}, {high}]')
@@ -194,16 +231,19 @@ def test_a_number_leads_to_its_rows(page, workspace):
     page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * 4.5) # the box before the fourth row
     page.tab.wait_for_timeout(1500)
     page.settle()
-    assert page.address_bar()['above'] == ['0.6'] and page.address_bar()['upto'] == ['0.8']
-    found = ask(workspace, f'SELECT pair_id, reference, translation FROM {{pairs}} POSITIONAL JOIN {{m:{SCORE}}} WHERE "{SCORE}" > 0.6::FLOAT AND "{SCORE}" <= 0.8::FLOAT ORDER BY pair_id')
+    assert page.address_bar()['range'] == ['0.6:0.8']
+    found = ask(workspace, f'SELECT pair_id, reference, translation FROM {{pairs}} POSITIONAL '
+                f'JOIN {{m:{SCORE}}} WHERE "{SCORE}" > 0.6::FLOAT AND "{SCORE}" <= 0.8::FLOAT ORDER BY pair_id')
     assert page.metric('pairs with') == len(found)
     saved = page.saved('pairs_save').sort_values('pair_id')
-    assert saved.pair_id.tolist() == found.pair_id.tolist() and saved.reference.tolist() == found.reference.tolist() and saved.translation.tolist() == found.translation.tolist()
+    assert saved.pair_id.tolist() == found.pair_id.tolist()
+    assert saved.reference.tolist() == found.reference.tolist()
+    assert saved.translation.tolist() == found.translation.tolist()
 
 
 def test_redraw(page, workspace):
     "The key N draws another sample of the same size from the same pairs; the address says which."
-    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', above=0.2, upto=0.9, rows=20)
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', range='0.2:0.9', rows=20)
     count, before = page.metric('pairs with'), page.saved('pairs_save')
     page.tab.locator('h1').click()
     page.tab.keyboard.press('n')
@@ -211,11 +251,13 @@ def test_redraw(page, workspace):
     after = page.settle().saved('pairs_save')
     assert page.address_bar()['seed'] == ['1'] and page.metric('pairs with') == count
     assert len(before) == len(after) == 20 and set(before.pair_id) != set(after.pair_id)
-    inside = ask(workspace, 'SELECT count(*) AS n FROM {m:trigram_overlap} WHERE trigram_overlap > 0.2::FLOAT AND trigram_overlap <= 0.9::FLOAT').n[0]
+    inside = ask(workspace, 'SELECT count(*) AS n FROM {m:trigram_overlap} '
+                 'WHERE trigram_overlap > 0.2::FLOAT AND trigram_overlap <= 0.9::FLOAT').n[0]
     assert count == inside
     assert after.trigram_overlap.between(0.2, 0.9).all()
     again = Page(page.tab.context, page.address) # somebody else opens the same link
-    assert again.open('score-ranges', **page.address_bar()).saved('pairs_save').pair_id.tolist() == after.pair_id.tolist()
+    assert (again.open('score-ranges', **page.address_bar()).saved('pairs_save').pair_id.tolist()
+            == after.pair_id.tolist())
     again.tab.close()
 
 
@@ -224,21 +266,214 @@ def test_stroke_over_the_histogram(page, workspace):
     page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap')
     page.drag('histogram', 0.45, 0.75)
     chosen = page.address_bar()
-    low, high = float(chosen['above'][0]), float(chosen['upto'][0])
+    low, high = map(float, chosen['range'][0].split(':'))
     assert 0 < low < high < 1
-    assert page.metric('pairs with') == ask(workspace, f'SELECT count(*) AS n FROM {{m:trigram_overlap}} WHERE trigram_overlap > {low}::FLOAT AND trigram_overlap <= {high}::FLOAT').n[0]
+    assert page.metric('pairs with') == ask(workspace, f'SELECT count(*) AS n FROM {{m:trigram_overlap}} WHERE '
+                                            f'trigram_overlap > {low}::FLOAT AND trigram_overlap <= {high}::FLOAT').n[0]
     page.shot('score-ranges-stroke')
 
 
+COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
+            'training': {'runs', 'over', 'smooth'},
+            'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
+            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
+            'sts-results': {'systems', 'paper', 'task'}, 'back-translation': {'corpus'}}
+
+
+@pytest.mark.parametrize('path', COMPLETE)
+def test_the_address_holds_the_defaults(page, path):
+    "Every choice that decides what is shown stands in the address of a page that was opened without one."
+    assert set(page.open(path).address_bar()) == COMPLETE[path]
+
+
+def test_an_address_shows_the_same_after_something_was_added(page, workspace):
+    "A new corpus and a new run become the defaults; an address that was noted before goes on naming what it showed."
+    noted = {path: page.open(path).address_bar() for path in ('score-ranges', 'training')}
+    count = page.open('score-ranges').metric('pairs with')
+    shutil.copytree(workspace / 'corpora/hostile', workspace / 'corpora/a-first')
+    shutil.copytree(workspace / 'runs/trigram-m1', workspace / 'runs/youngest', copy_function=shutil.copy)
+    try:
+        assert page.open('score-ranges', **noted['score-ranges']).metric('pairs with') == count
+        assert page.address_bar() == noted['score-ranges']
+        assert page.open('training', **noted['training']).address_bar() == noted['training']
+        assert page.open('score-ranges').address_bar()['corpus'] == ['a-first']
+    finally:
+        shutil.rmtree(workspace / 'corpora/a-first')
+        shutil.rmtree(workspace / 'runs/youngest')
+
+
+def click_row(page, key, row):
+    "Click the box before a row of a table, counted from 0."
+    page.tab.locator(f'.st-key-{key}').first.scroll_into_view_if_needed()
+    box = page.tab.locator(f'.st-key-{key} canvas').first.bounding_box()
+    page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * (row + 1.5))
+    page.tab.wait_for_timeout(1500)
+    page.settle()
+
+
+def test_back_after_two_clicks(page, workspace):
+    "A click on a range is one entry of the history: Back shows both bounds of the click before, Forward of the last."
+    count = lambda low, high: ask(workspace, f'SELECT count(*) AS n FROM '
+                                  f'{{m:{SCORE}}} WHERE "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT', low, high).n[0]
+    page.open('score-ranges', corpus='talk-reworded')
+    begin = page.tab.evaluate('history.length')
+    click_row(page, 'ranges', 1)
+    click_row(page, 'ranges', 3)
+    assert page.tab.evaluate('history.length') == begin + 2
+    for go, bounds in ((page.tab.go_back, (0.2, 0.4)), (page.tab.go_forward, (0.6, 0.8))):
+        go()
+        page.tab.wait_for_timeout(1500)
+        page.settle()
+        assert page.address_bar()['range'] == [f'{bounds[0]}:{bounds[1]}']
+        assert page.metric('pairs with') == count(*bounds)
+        assert ([float(page.tab.get_by_label(label, exact=True).input_value()) for label in ('Above', 'Up to')]
+                == list(bounds))
+    page.tab.go_back()
+    page.tab.go_back()
+    page.tab.wait_for_timeout(1500)
+    page.settle()
+    assert 'range' not in page.address_bar() and page.metric('pairs with') == count(-2, 2)
+
+
+def test_back_from_a_choice_in_the_sidebar(page):
+    "Back undoes the choice of a corpus, on the page and in the address."
+    page.open('score-ranges', corpus='talk-reworded')
+    page.tab.get_by_label('Corpus').click()
+    page.tab.get_by_role('option', name='hostile').click()
+    page.tab.wait_for_timeout(1500)
+    assert page.settle().address_bar()['corpus'] == ['hostile']
+    page.tab.go_back()
+    page.tab.wait_for_timeout(1500)
+    assert page.settle().address_bar()['corpus'] == ['talk-reworded']
+    assert 'corpus talk-reworded,' in page.text() and page.tab.get_by_label('Corpus').input_value() == 'talk-reworded'
+
+
+def test_a_parameter_that_no_page_knows_is_named(page):
+    "An address with a slip, or of an older version, is not passed over in silence."
+    page.open('score-ranges', corpus='talk-reworded', above=0.6)
+    assert 'does not know' in page.tab.inner_text('[data-testid=stAlert]')
+    assert 'above' in page.tab.inner_text('[data-testid=stAlert]')
+
+
+def test_a_domain_filters_the_whole_page(page, workspace):
+    "The domain of the sidebar holds for ranges, histogram, counts and rows, and the source line names it."
+    domain = ask(workspace, "SELECT corpus, count(*) AS n FROM {pairs} GROUP BY ALL ORDER BY n LIMIT 1").corpus[0]
+    page.open('score-ranges', corpus='talk-reworded', domain=domain, rows=5000)
+    inside = lambda low, high: ask(workspace, f'SELECT count(*) AS n FROM {{pairs}} POSITIONAL JOIN '
+                                   f'{{m:{SCORE}}} WHERE corpus = ? AND "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT',
+                                   domain, low, high).n[0]
+    shown = page.table('ranges')
+    assert [int(n.replace(',', '')) for n in shown.pairs] == [inside(*r) for r in RANGES]
+    assert page.metric('pairs with') == len(page.saved('pairs_save')) == inside(-2, 2)
+    assert f'domain {domain}' in page.text()
+    page.shot('score-ranges-domain')
+
+
+def test_a_stopped_job_says_how_to_go_on(page, workspace):
+    "A stopped job stays on the Overview and on the page of its kind, with its count and the command that goes on."
+    folder = workspace / 'runs/word-trigram-m20'
+    before = (folder / 'progress.json').read_bytes() if (folder / 'progress.json').exists() else None
+    command = "paranmt train word-trigram-m20 talk-reworded --megabatch 20"
+    (folder / 'progress.json').write_text(json.dumps(
+        dict(status='stopped', what='pairs', done=400, total=4996, rate=3.5, updated=time.time(), command=command)))
+    try:
+        for path in ('', 'training'):
+            text = page.open(path).text()
+            assert 'stopped at 400 of 4,996 pairs' in text and command in text
+        page.open('').shot('overview-stopped')
+    finally: (folder / 'progress.json').write_bytes(before) if before else (folder / 'progress.json').unlink()
+
+
+def broken_corpus(workspace, name, harm):
+    "A copy of the corpus with a damaged file."
+    folder = workspace / 'corpora' / name
+    shutil.copytree(workspace / 'corpora/talk-reworded', folder)
+    (folder / 'index.duckdb').unlink(missing_ok=True)
+    harm(folder)
+    return folder
+
+
+def flip(path):
+    "A file whose first and last 200 bytes are other ones."
+    data = path.read_bytes()
+    path.write_bytes(bytes(b ^ 0x5A for b in data[:200]) + data[200:-200] + bytes(b ^ 0x5A for b in data[-200:]))
+
+
+HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
+        'torn-measure': lambda f: flip(f / 'measures/trigram_overlap/part-00000.parquet'),
+        'text-measure': lambda f: pd.DataFrame({'trigram_overlap': ['a', 'b']})
+        .to_parquet(f / 'measures/trigram_overlap/part-00000.parquet'),
+        'other-columns': lambda f: pd.DataFrame({'a': [1, 2]}).to_parquet(f / 'pairs/part-00000.parquet'),
+        'manifest-list': lambda f: (f / 'manifests/translate.json').write_text('[1, 2]'),
+        'selection-list': lambda f: (f / 'selections/strong.json').write_text('[1, 2]')}
+
+
+@pytest.mark.parametrize('harm', HARM)
+def test_a_damaged_file_spoils_one_view(page, workspace, harm):
+    "Pages that use a damaged corpus say so in plain words; the list of corpora and the other corpora stay."
+    folder = broken_corpus(workspace, harm, HARM[harm])
+    try:
+        for path in ('', 'score-ranges', 'back-translation', 'embedding-map'):
+            page.open(path, corpus=harm)
+            text = page.tab.inner_text('[data-testid=stApp]')
+            assert not re.search('Traceback|Ask Google|Ask ChatGPT|AttributeError|KeyError|BinderException', text), text
+            assert text.count('not a readable Parquet file') <= 1, 'the page tells each problem once'
+            page.shot(f'damaged-{harm}-{path or "overview"}')
+            if not path: assert 'talk-reworded' in page.table('corpus_rows').corpus.tolist()
+        assert page.open('score-ranges', corpus='talk-reworded').metric('pairs with')
+    finally: shutil.rmtree(folder)
+
+
+def test_a_lost_shard_is_told_on_every_page(page, workspace):
+    "On the first page, too, where no corpus is opened."
+    folder = broken_corpus(workspace, 'lost-shard', lambda f: (f / 'pairs/part-00000.parquet').unlink())
+    try:
+        assert 'Incomplete or damaged, and counted as far as they can be read: lost-shard' in page.open('').text()
+        rows = page.table('corpus_rows').set_index('corpus').problem
+        assert 'part-00000.parquet' in rows['lost-shard'] and not rows['talk-reworded']
+        page.shot('lost-shard-overview')
+        for path in ('', 'score-ranges', 'back-translation', 'embedding-map'):
+            assert 'lost-shard is incomplete or damaged' in page.open(path, corpus='lost-shard').text()
+            page.shot(f'lost-shard-{path or "opened"}')
+    finally: shutil.rmtree(folder)
+
+
+def test_a_bad_corpus_does_not_take_the_list_away(page, workspace):
+    "A dangling link, a link to a corpus elsewhere and a corpus without pairs stand beside the others."
+    links = [workspace / 'corpora/dangling', workspace / 'corpora/linked']
+    for link, target in zip(links, (workspace / 'nowhere', workspace / 'elsewhere')): link.symlink_to(target)
+    shutil.copytree(workspace / 'corpora/hostile', workspace / 'elsewhere')
+    try:
+        page.open('')
+        assert {'talk-reworded', 'hostile'} <= set(page.table('corpus_rows').corpus)
+        for path in ('score-ranges', 'back-translation'):
+            assert page.open(path, corpus='talk-reworded').tab.query_selector('canvas')
+    finally:
+        for link in links: link.unlink()
+        shutil.rmtree(workspace / 'elsewhere')
+
+
+def test_a_long_error_keeps_its_remedy(page, workspace):
+    "The end of a long error, which says what to do, is on the page."
+    folder = workspace / 'corpora/hostile'
+    (folder / 'progress.json').write_text(
+        json.dumps(dict(status='failed', what='pairs', done=4, total=9,
+                        updated=time.time(), error='ValueError: ' + 'a long path/' * 40 + ': restore it from a copy')))
+    try: assert 'restore it from a copy' in page.open('').text()
+    finally: (folder / 'progress.json').unlink()
+
+
 def test_back_translation(page, workspace):
-    "The list of a sentence by rank, words from the address, a live bar, and a sentence of one's own by the shipped model: typed, sent with the keys, and harmless."
-    from paranmt_lab.runs import Progress
+    "Hypotheses by rank, words from the address, a live bar, and a typed sentence by the shipped model, sent by keys."
+    from paranmt_lab.jobs.progress import Progress
     page.open('back-translation', corpus='talk-reworded', words='prosím')
-    found = ask(workspace, "SELECT source, reference FROM {pairs} WHERE rank = 1 AND (contains(lower(source), 'prosím') OR contains(lower(reference), 'prosím'))")
+    found = ask(workspace, "SELECT source, reference FROM {pairs} WHERE rank = 1 AND (contains(lower(source), "
+                "'prosím') OR contains(lower(reference), 'prosím'))")
     assert len(found) and f'{len(found)} sentences' in page.text()
     own = ask(workspace, 'SELECT rank, translation FROM {pairs} WHERE source = ? ORDER BY pair_id', found.source[0])
     shown = page.saved('hypotheses_save')
-    assert shown.translation.tolist() == own.translation.tolist()[:len(shown)] and shown['rank'].tolist() == sorted(shown['rank'])
+    assert shown.translation.tolist() == own.translation.tolist()[:len(shown)]
+    assert shown['rank'].tolist() == sorted(shown['rank'])
     page.shot('back-translation')
     page.tab.click('[role=tab]:has-text("A sentence of your own")')
     box = page.tab.locator('.st-key-own_text textarea')
@@ -257,7 +492,7 @@ def test_back_translation(page, workspace):
 
 
 def test_negatives(page, workspace):
-    "The negatives on the page are the most similar sentences that were allowed, found here by comparing with all of them."
+    "Negatives on the page are the most similar sentences that were allowed, found here by comparing with all of them."
     from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
     page.open('negatives', run='word-trigram-m20', probe=30)
     table = page.table('negatives')
@@ -281,19 +516,25 @@ def test_negatives(page, workspace):
 
 
 def test_negatives_that_a_run_recorded(page, workspace):
-    "A probe at each M and epoch, with what it was drawn from, as they lie in negatives.parquet; the most suspect first, N goes on."
+    "A probe at each M and epoch, with its pool, as in negatives.parquet; the most suspect first, N goes on."
     recorded = pd.read_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
     page.open('negatives', run='word-trigram-m20', view='recorded', m=1, epoch=2)
     assert f'{recorded.pair_id.nunique()} probes, {recorded.epoch.nunique()} epochs' in page.text()
-    order = recorded[(recorded.megabatch == 1) & (recorded.epoch == 1)].assign(gap=lambda f: f.cosine_partner - f.cosine_negative).sort_values(['gap', 'pair_id', 'side'])
+    order = recorded[(recorded.megabatch == 1) & (recorded.epoch == 1)].assign(
+        gap=lambda f: f.cosine_partner - f.cosine_negative).sort_values(['gap', 'pair_id', 'side'])
     for probe in order.head(2).itertuples(): # the page counts epochs from 1, the file from 0
-        rows = recorded[(recorded.pair_id == probe.pair_id) & (recorded.side == probe.side)].sort_values(['megabatch', 'epoch'])
+        rows = recorded[(recorded.pair_id == probe.pair_id) & (recorded.side == probe.side)].sort_values(
+            ['megabatch', 'epoch'])
         saved = page.saved('recorded_rows_save')
-        assert saved.M.tolist() == rows.megabatch.tolist() and saved.epoch.tolist() == (rows.epoch + 1).tolist() and saved.negative.tolist() == rows.negative.tolist()
-        for shown, column in {'cosine': 'cosine_negative', 'cosine_partner': 'cosine_partner', 'pool': 'pool', 'pool_50': 'pool_50', 'pool_95': 'pool_95', 'pool_99': 'pool_99'}.items():
+        assert saved.M.tolist() == rows.megabatch.tolist()
+        assert saved.epoch.tolist() == (rows.epoch + 1).tolist()
+        assert saved.negative.tolist() == rows.negative.tolist()
+        for shown, column in {'cosine': 'cosine_negative', 'cosine_partner': 'cosine_partner',
+                              'pool': 'pool', 'pool_50': 'pool_50', 'pool_95': 'pool_95', 'pool_99': 'pool_99'}.items():
             np.testing.assert_allclose(saved[shown].astype(float), rows[column])
         hand = page.tab.inner_text('.st-key-hand')
-        assert probe.sentence in hand and probe.negative in hand and f'M = 1, epoch = 2, cosine {probe.cosine_negative:.3f}' in hand
+        assert probe.sentence in hand and probe.negative in hand
+        assert f'M = 1, epoch = 2, cosine {probe.cosine_negative:.3f}' in hand
         page.tab.locator('h1').click()
         page.tab.keyboard.press('n')
         page.tab.wait_for_timeout(1500)
@@ -310,13 +551,17 @@ def events(workspace):
     "The annotation database, read without the package."
     file = workspace / 'annotations.sqlite'
     if not file.exists(): return []
-    with closing(sqlite3.connect(file)) as db: return [(annotator, kind, json.loads(payload)) for annotator, kind, payload in db.execute('SELECT annotator, kind, payload FROM events ORDER BY id')]
+    with closing(sqlite3.connect(file)) as db:
+        return [(annotator, kind, json.loads(payload))
+                for annotator, kind, payload in db.execute('SELECT annotator, kind, payload FROM events ORDER BY id')]
 
 
 def test_flag_key_of_negatives(page, workspace):
     "F stores an event about the negative in hand, F again takes it back by another; to look writes nothing."
     before = len(events(workspace))
     page.open('negatives', run='word-trigram-m20', probe=30)
+    assert page.tab.locator('.st-key-flag button').first.is_disabled()  # a flag has an author
+    page.open('negatives', run='word-trigram-m20', probe=30, annotator='ada')
     table = page.saved('negatives_save').set_index('M')
     assert len(events(workspace)) == before
     for flagged in (True, False, True):
@@ -325,9 +570,11 @@ def test_flag_key_of_negatives(page, workspace):
         page.tab.wait_for_selector('text=Take the flag back' if flagged else 'text=Flag as a false negative')
         page.settle()
         annotator, kind, said = events(workspace)[-1]
-        assert annotator and kind == 'false negative'
-        assert (said['corpus'], said['pair_id'], said['side'], said['flagged'], said['run'], said['M']) == ('talk-reworded', 30, 'reference', flagged, 'word-trigram-m20', 20)
-        assert (said['negative'], said['negative_pair_id'], said['negative_side']) == (table.negative[20], table.negative_pair_id[20], table.negative_side[20])
+        assert (annotator, kind) == ('ada', 'false negative')
+        assert ((said['corpus'], said['pair_id'], said['side'], said['flagged'], said['run'], said['M'])
+                == ('talk-reworded', 30, 'reference', flagged, 'word-trigram-m20', 20))
+        assert ((said['negative'], said['negative_pair_id'], said['negative_side'])
+                == (table.negative[20], table.negative_pair_id[20], table.negative_side[20]))
     assert len(events(workspace)) == before + 3
     assert 'False negatives flagged in talk-reworded: 1' in page.text()
     page.shot('negatives-flagged')
@@ -337,7 +584,8 @@ def test_flag_key_of_negatives(page, workspace):
 
 def logged(workspace, run):
     "metrics.jsonl, read without the package."
-    return pd.DataFrame([json.loads(line) for line in (workspace / 'runs' / run / 'metrics.jsonl').read_text().splitlines()]).groupby('step').last().reset_index()
+    return pd.DataFrame([json.loads(line) for line in (
+        workspace / 'runs' / run / 'metrics.jsonl').read_text().splitlines()]).groupby('step').last().reset_index()
 
 
 def test_training(page, workspace):
@@ -347,14 +595,18 @@ def test_training(page, workspace):
     saved = page.saved('metrics_save').replace('', np.nan)
     for name in names:
         own, file = saved[saved.run == name], logged(workspace, name)
-        for figure in ('step', 'epoch', 'loss', 'active', 'cosine_pairs', 'cosine_negatives', 'pairs_per_second', 'development'):
+        for figure in ('step', 'epoch', 'loss', 'active', 'cosine_pairs',
+                       'cosine_negatives', 'pairs_per_second', 'development'):
             np.testing.assert_allclose(own[figure].astype(float), file[figure].astype(float))
     facts = page.table('facts').set_index('fact')
-    assert facts.loc['megabatch'].to_dict() == {'word-trigram-m20': '20', 'trigram-m1': '1'} and not {'epochs', 'dim'} & set(facts.index)
+    assert facts.loc['megabatch'].to_dict() == {'word-trigram-m20': '20', 'trigram-m1': '1'}
+    assert not {'epochs', 'dim'} & set(facts.index)
     for name in names:
         assert facts[name]['development'] == f'{logged(workspace, name).development.iloc[-1]:.1f}'
-        assert facts[name]['commit'] == json.loads((workspace / 'runs' / name / 'done.json').read_text())['commit'] and facts[name]['corpus'] == 'talk-reworded'
-    for figure in ('loss', 'active', 'development', 'pairs_per_second', 'cosine_pairs', 'cosine_negatives'): assert page.tab.query_selector(f'.st-key-curve_{figure} .vega-embed'), figure
+        assert facts[name]['commit'] == json.loads((workspace / 'runs' / name / 'done.json').read_text())['commit']
+        assert facts[name]['corpus'] == 'talk-reworded'
+    for figure in ('loss', 'active', 'development', 'pairs_per_second', 'cosine_pairs', 'cosine_negatives'):
+        assert page.tab.query_selector(f'.st-key-curve_{figure} .vega-embed'), figure
     assert logged(workspace, names[0]).development_set.dropna().iloc[0] in page.text()
     page.shot('training')
     page.open('training', runs=names, over='seconds', smooth=50).shot('training-seconds')
@@ -363,15 +615,23 @@ def test_training(page, workspace):
 @pytest.fixture
 def at_work(workspace):
     "A run at work: its folder and its progress, which somebody keeps writing."
-    from paranmt_lab.runs import Progress, Run
-    run, over = Run.create(workspace / 'runs', 'at-work', json.loads((workspace / 'runs/trigram-m1/config.json').read_text()) | dict(name='at-work', model='<b>bold</b>')), threading.Event()
+    from paranmt_lab.jobs.progress import Progress
+    from paranmt_lab.jobs.run import Run
+    run = Run.create(workspace / 'runs', 'at-work', json.loads((workspace / 'runs/trigram-m1/config.json').read_text())
+                     | dict(name='at-work', model='<b>bold</b>'))
+    over = threading.Event()
     run.log(100, epoch=0.1, loss=0.9)
     with Progress(1000, 'pairs', run.folder, every=0, show=False) as job:
         def breathe():
             while not over.wait(0.5): job.advance(0)
         breath = threading.Thread(target=breathe)
         breath.start()
-        try: yield run, job
+        def leave():
+            "Join the thread first: a report of its own after the last one would say that the job runs."
+            over.set()
+            breath.join()
+            job.__exit__(None, None, None)
+        try: yield run, job, leave
         finally:
             over.set()
             breath.join()
@@ -379,13 +639,14 @@ def at_work(workspace):
 
 
 def test_training_live(page, workspace, at_work):
-    "Progress and curve of a run at work move without a click; stopping takes two clicks and writes the file that the run looks for."
-    run, job = at_work
+    "Progress and curve of a run move without a click; two clicks stop it by writing the file that the run looks for."
+    run, job, leave = at_work
     time.sleep(0.2)
     job.advance(250)
     page.open('training')
     page.tab.wait_for_selector('text=250 of 1,000 pairs')
-    assert 'left' in page.text() and 'a second' in page.text() and page.table('facts').set_index('fact')['at-work']['step'] == '100'
+    assert 'left' in page.text() and 'a second' in page.text()
+    assert page.table('facts').set_index('fact')['at-work']['step'] == '100'
     page.shot('training-live')
     run.log(200, epoch=0.2, loss=0.7)
     job.advance(300)
@@ -399,31 +660,37 @@ def test_training_live(page, workspace, at_work):
     page.tab.locator('.st-key-really_at-work button').first.click()
     page.tab.wait_for_selector('text=Asked to stop')
     assert (run.folder / 'stop').exists() and job.stopping
-    job.__exit__(None, None, None)
-    job.advance = lambda *args, **figures: None # it has left
+    leave()
     page.tab.wait_for_selector('text=No run is at work now.')
-    for _ in range(60):  # where more than a minute has gone by since it last advanced, the page has called it silent first
+    # where more than a minute has gone by since it last advanced, the page has called it silent first
+    for _ in range(60):
         page.settle()
         if page.table('facts').set_index('fact')['at-work']['status'] == 'stopped': break
     else: raise AssertionError('the table did not say that it was stopped')
 
 
 def test_training_names_what_is_broken(page, workspace):
-    "A torn config, torn metrics and a failed run are named, their text is inert, and the good run beside them is drawn."
-    from paranmt_lab.runs import Progress, Run
+    "A torn config, torn metrics and a failed run are named, their text is inert, and the good run is drawn."
+    from paranmt_lab.jobs.progress import Progress
+    from paranmt_lab.jobs.run import Run
     runs, evil = workspace / 'runs', '<img src=x onerror="window.hacked = 1"> ![x](http://198.51.100.7/x.png) $x^2$'
-    made = [Run.create(runs, name, dict(corpus=evil, model=evil)).folder for name in ('broken-config', 'broken-metrics', 'died')]
+    made = [Run.create(runs, name, dict(corpus=evil, model=evil)).folder
+            for name in ('broken-config', 'broken-metrics', 'died')]
     try:
         (made[0] / 'config.json').write_text('{"corpus": "ta')
-        (made[1] / 'metrics.jsonl').write_bytes(b'null\n\xff\xfe\n{"step": 1, "loss": 0.5, "note": "<b>", "development": 9, "development_set": ' + json.dumps(evil).encode() + b'}\n{"step": 2, "lo')
+        (made[1] / 'metrics.jsonl').write_bytes(
+            b'null\n\xff\xfe\n{"step": 1, "loss": 0.5, "note": "<b>", "development": 9, "development_set": '
+            + json.dumps(evil).encode() + b'}\n{"step": 2, "lo')
         with pytest.raises(RuntimeError), Progress(5, folder=made[2], show=False): raise RuntimeError(evil)
         page.open('training', runs=['broken-metrics', 'died', 'trigram-m1'])
         text = page.text()
-        assert 'broken-config cannot be read' in text and '3 lines of metrics.jsonl of broken-metrics cannot be read' in text
-        assert f'died is failed: RuntimeError: {evil}' in text
+        assert 'broken-config cannot be read' in text
+        assert '3 lines of metrics.jsonl of broken-metrics cannot be read' in text
+        assert f'died: failed at 0 of 5 pairs. RuntimeError: {evil}' in text
         assert page.table('facts').set_index('fact').loc['status'].tolist() == ['not started', 'failed', 'finished']
         assert page.tab.query_selector('.st-key-curve_loss .vega-embed')
-        assert page.tab.evaluate('window.hacked') is None and not page.tab.query_selector('[data-testid=stMain] img, [data-testid=stMain] iframe')
+        assert page.tab.evaluate('window.hacked') is None
+        assert not page.tab.query_selector('[data-testid=stMain] img, [data-testid=stMain] iframe')
         page.shot('training-broken')
     finally:
         for folder in made: shutil.rmtree(folder)
@@ -432,15 +699,17 @@ def test_training_names_what_is_broken(page, workspace):
 def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
     "Sentences of a corpus in hand are shown letter for letter."
     from app_workspace import HOSTILE
-    from paranmt_lab.runs import Run
+    from paranmt_lab.jobs.run import Run
     run = Run.create(workspace / 'runs', 'hostile-run', dict(corpus='hostile', megabatch=2, margin=0.4))
     try:
-        rows = [dict(epoch=e, megabatch=m, pair_id=i, side=1, negative_pair_id=(i + 1) % len(HOSTILE), negative_side=2, cosine_partner=0.5, cosine_negative=0.4 + 0.01 * i, sentence=text, partner=HOSTILE[-1 - i], negative=HOSTILE[i - 1])
-                for e in (0, 1) for m in (1, 2) for i, text in enumerate(HOSTILE)]
+        rows = [dict(epoch=e, megabatch=m, pair_id=i, side=1, negative_pair_id=(i + 1) % len(HOSTILE), negative_side=2,
+                     cosine_partner=0.5, cosine_negative=0.4 + 0.01 * i, sentence=text, partner=HOSTILE[-1 - i],
+                     negative=HOSTILE[i - 1]) for e in (0, 1) for m in (1, 2) for i, text in enumerate(HOSTILE)]
         pd.DataFrame(rows).to_parquet(run.folder / 'negatives.parquet')
         for i, text in enumerate(HOSTILE):
-            page.open('negatives', run='hostile-run', view='recorded', recorded=f'{i}@reference')
-            if text.isascii() and text.isprintable() and len(text) < 2000: assert ' '.join(text.split()) in ' '.join(page.tab.inner_text('.st-key-hand').split())
+            page.open('negatives', run='hostile-run', view='recorded', recorded=f'{i}@reference', annotator='ada')
+            if text.isascii() and text.isprintable() and len(text) < 2000:
+                assert ' '.join(text.split()) in ' '.join(page.tab.inner_text('.st-key-hand').split())
             if i == 0:
                 page.tab.locator('h1').click()
                 page.tab.keyboard.press('f')
@@ -448,7 +717,8 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
                 page.settle().shot('hostile-negatives')
                 assert events(workspace)[-1][2]['sentence'] == text
         assert page.tab.evaluate('window.hacked') is None
-        assert not page.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+        assert not page.tab.query_selector('[data-testid=stMain] iframe, '
+                                           '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
     finally: shutil.rmtree(run.folder)
 
 
@@ -473,17 +743,42 @@ def test_embedding_map(page, workspace):
     page.shot('embedding-map-score')
 
 
+def test_map_of_many_domains(page, workspace):
+    "A map says how far it is, goes on when its reader leaves, and gives a colour to the five largest of 31 domains."
+    from dataclasses import replace
+
+    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.settings import settings
+    pairs = ask(workspace, 'SELECT reference, translation FROM {pairs} LIMIT 2000')
+    domains = [f'domain {int(31 * (i / len(pairs)) ** 1.5):02}' for i in range(len(pairs))]
+    Corpus.create('domains', replace(settings(), workspace=workspace)).write_pairs(0, pairs.assign(corpus=domains))
+    wanted = dict(corpus='domains', encoder='run:word-trigram-m20', pairs=2000, colour='corpus', seed=7)
+    page.open('embedding-map', **wanted)
+    page.tab.get_by_role('button', name='Make the map').click()
+    page.tab.wait_for_selector('.stProgress >> text=so far')
+    page.tab.screenshot(path=SHOTS / 'embedding-map-progress.png')
+    page.open('')
+    page.open('embedding-map', **wanted)
+    assert not page.tab.get_by_role('button', name='Make the map').is_visible(), 'the map was not begun anew'
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.shot('embedding-map-domains')
+    assert len(list((workspace / 'corpora/domains/cache/maps').glob('*.parquet'))) == 1
+
+
 def test_sts_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('sts-results')
     table = page.table('by_dataset').set_index(['task', 'dataset'])
     for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
-        stored = duckdb.sql(f"SELECT task, dataset, pearson FROM read_parquet('{workspace}/runs/{run}/results.parquet')").df().set_index(['task', 'dataset']).pearson
+        file = f'{workspace}/runs/{run}/results.parquet'
+        pearson = duckdb.sql(f"SELECT task, dataset, value FROM read_parquet('{file}') WHERE metric = 'pearson'").df()
+        stored = pearson.set_index(['task', 'dataset']).value
         for key, cell in table[run].items():
             if pd.isna(stored[key]): assert cell in ('not available', 'None', '')
             else: assert abs(float(cell) - 100 * stored[key]) < 0.051
     rest = page.table('others').set_index(['system', 'source'])
-    graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index('task').pearson['graded']
+    graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index(
+        ['task', 'metric']).value['graded', 'pearson']
     assert abs(float(rest.graded['trigram-m1', 'ours']) - 100 * graded) < 0.051
     years = page.table('by_year').set_index(['system', 'source'])
     assert years['2014']['WORD,TRIGRAM', 'paranmt.8'] == '77.4'
@@ -511,18 +806,24 @@ def test_hostile_text_is_inert(page, workspace):
     page.settle().drag('map', 0.02, 0.85, 0.03, 0.97)
     page.shot('hostile-embedding-map')
     assert page.tab.evaluate('window.hacked') is None
-    assert not page.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
+                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
 
 
-CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample', '.hidden', 'no-such-name', '![x](http://198.51.100.7/x.png)', '<b>x</b>', "x' OR 1=1 --", 'x' * 500]
+CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
+           '.hidden', 'no-such-name', '![x](http://198.51.100.7/x.png)', '<b>x</b>', "x' OR 1=1 --", 'x' * 500]
 
 
-@pytest.mark.parametrize('path,key', [('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'), ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
-                                      ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'), ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
+@pytest.mark.parametrize('path,key', [
+    ('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'),
+    ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
+    ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'),
+    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
-        page.open(path, **({'corpus': 'talk-reworded'} if path == 'score-ranges' and key != 'corpus' else {}), **{key: name})
+        page.open(path, **({'corpus': 'talk-reworded'} if path == 'score-ranges' and key != 'corpus' else {}),
+                  **{key: name})
         assert 'cannot show' in page.tab.inner_text('[data-testid=stAlert]')
         assert name[:40] in page.text() or repr(name)[1:40] in page.text()
     if key == 'corpus' and path: page.shot(f'refused-{path}')
@@ -532,7 +833,10 @@ def test_dark(browser, app):
     "The same pages on a dark ground, to look at."
     page = Page(browser, app)
     page.tab.emulate_media(color_scheme='dark')
-    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', above=0.3, upto=0.8), 'sts-results': {}, 'back-translation': {}, 'negatives': dict(run='word-trigram-m20', probe=30), 'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
+    for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', range='0.3:0.8'),
+                          'sts-results': {}, 'back-translation': {},
+                          'negatives': dict(run='word-trigram-m20', probe=30),
+                          'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
         page.open(path.removesuffix('-recorded'), **address).shot(f'{path}-dark')
     ground = page.tab.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     assert sum(map(int, re.findall(r'\d+', ground)[:3])) < 150
@@ -542,8 +846,10 @@ def test_dark(browser, app):
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
-    for module in ('overview', 'back_translation', 'score_ranges', 'training', 'negatives', 'embedding_map', 'sts_results'):
-        script = f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] = {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()"
+    for module in ('overview', 'back_translation', 'score_ranges',
+                   'training', 'negatives', 'embedding_map', 'sts_results'):
+        script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
+                  f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')
         before = dict(os.environ)
         try: at = AppTest.from_string(script, default_timeout=120).run()

@@ -1,22 +1,34 @@
 """Hostile, damaged, huge and real files through the import; kills in the middle of it."""
-import gzip, json, os, re, signal, struct, subprocess, sys, time, tracemalloc
+import gzip
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from paranmt_lab.bitext import import_bitext, import_summary, read_bitext
-from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Options, Record, Reject, checked, excerpt, fault_of, tidy
-from paranmt_lab.bitext.catalogues import read_mo, read_tmx
+from paranmt_lab import bitext
+from paranmt_lab.bitext import import_summary
+from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Record, Reject, checked, excerpt, fault_of, tidy
+from paranmt_lab.bitext.catalogues import read_mo
 from paranmt_lab.bitext.columns import csv_rows
 from paranmt_lab.corpus import list_corpora, segment_of
 from paranmt_lab.settings import settings
 
 RESOURCES = settings().resources
+# what these tests write is Czech
+import_bitext, read_bitext = (partial(f, source_lang='cs') for f in (bitext.import_bitext, bitext.read_bitext))
 GOOD = ('Prší.', 'It is raining.')
 
 
@@ -81,28 +93,37 @@ def test_hostile_tsv(write, lab, bom, packed):
     manifest = corpus.manifest('import')
     assert manifest['pairs'] == 5 and sum(manifest['rejects'].values()) == len(bad) == len(rejects)
     assert import_summary(corpus).rows.sum() == len(HOSTILE)
-    assert rejects.text.map(lambda t: t.isprintable() or set(t) <= set('\t') | set(filter(str.isprintable, t)) | {'\u2028', '\xa0', '\x85'}).all()
+    assert rejects.text.map(lambda t: t.isprintable()
+                            or set(t) <= set('\t') | set(filter(str.isprintable, t)) | {'\u2028', '\xa0', '\x85'}).all()
 
 
 def test_moses(write, lab):
-    cs = write('talk.cs', b'\xef\xbb\xbfPr\xc5\xa1\xc3\xad.\r\n\nna\xefve\n' + b'x' * (1 << 20) + 'Nevím.\nDvě\u2028věty.\n"Ano\n'.encode())
+    cs = write('talk.cs', b'\xef\xbb\xbfPr\xc5\xa1\xc3\xad.\r\n\n'
+               b'na\xefve\n' + b'x' * (1 << 20) + 'Nevím.\nDvě\u2028věty.\n"Ano\n'.encode())
     lines = cs.read_bytes().count(b'\n')
     en = write('talk.en', b'It is raining.\nnothing there\nnaive\nlong\nTwo\xe2\x80\xa8sentences.\n"Yes\n')
     assert lines == 6
     good, bad = split(read_bitext([cs, en]))
-    assert [(r.source, r.reference) for r in good] == [GOOD, ('Dvě\u2028věty.', 'Two\u2028sentences.'), ('"Ano', '"Yes')]
-    assert [(r.line, r.reason) for r in bad] == [(2, 'source: empty'), (3, 'source: invalid UTF-8'), (4, 'line over 65,536 bytes')]
+    assert ([(r.source, r.reference) for r in good]
+            == [GOOD, ('Dvě\u2028věty.', 'Two\u2028sentences.'), ('"Ano', '"Yes')])
+    assert ([(r.line, r.reason) for r in bad]
+            == [(2, 'source: empty'), (3, 'source: invalid UTF-8'), (4, 'line over 65,536 bytes')])
     with pytest.raises(BitextError, match='talk.en goes on at line 7'):
         import_bitext([cs, write('talk.en', en.read_bytes() + b'one too many\n')], 'slipped', lab)
     assert not (lab.corpora / 'slipped').exists()
-    assert import_bitext([cs, write('talk.en', b'a\nb\nc\nd\ne\nf\n')], 'slipped', lab).rows == 3  # mended, it goes through
+    # mended, it goes through
+    assert import_bitext([cs, write('talk.en', b'a\nb\nc\nd\ne\nf\n')], 'slipped', lab).rows == 3
 
 
 def test_lone_surrogates_and_other_json(write):
-    rows = [r'{"source": "Prší.", "reference": "It is raining."}', r'{"source": "P\ud83d", "reference": "Half"}', r'{"source": "\udc80", "reference": "x"}',
-            r'{"source": "P\u0000", "reference": "x"}', r'{"source": "\ud83d\ude00", "reference": "whole"}', '{"source": null, "reference": "x"}',
-            '{"source": ["a"], "reference": "x"}', '{"reference": "x"}', '{"source": "a", "reference": NaN}', '"just a text"', '[' * 60_000, '{' * 5,
-            '{"source": "a", "reference": ' + '9' * 5000 + '}', '', r'{"source": "dva\nřádky", "reference": "two\r\nlines"}']
+    rows = [r'{"source": "Prší.", "reference": "It is raining."}',
+            r'{"source": "P\ud83d", "reference": "Half"}', r'{"source": "\udc80", "reference": "x"}',
+            r'{"source": "P\u0000", "reference": "x"}',
+            r'{"source": "\ud83d\ude00", "reference": "whole"}', '{"source": null, "reference": "x"}',
+            '{"source": ["a"], "reference": "x"}', '{"reference": "x"}',
+            '{"source": "a", "reference": NaN}', '"just a text"', '[' * 60_000, '{' * 5,
+            '{"source": "a", "reference": ' + '9' * 5000 + '}', '',
+            r'{"source": "dva\nřádky", "reference": "two\r\nlines"}']
     good, bad = split(read_bitext(write('x.jsonl', '\n'.join(rows))))
     assert [(r.line, r.source) for r in good] == [(1, 'Prší.'), (5, '😀'), (15, 'dva řádky')]
     assert [r.line for r in bad] == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
@@ -110,10 +131,13 @@ def test_lone_surrogates_and_other_json(write):
 
 
 def test_csv_quotes(write):
-    text = 'source,reference\n"Řekl ""ano"", a šel","He said ""yes"", and left"\n"Dva\nřádky","Two\nlines"\n5" disk,5" disk\na "b" c,d\n"x"y,z\n"otevřené,open\nPrší.,It is raining.\n'
+    text = ('source,reference\n"Řekl ""ano"", a šel","He said ""yes"", and left"\n'
+            '"Dva\nřádky","Two\nlines"\n5" disk,5" disk\na "b" c,d\n"x"y,z\n"otevřené,open\nPrší.,It is raining.\n')
     good, bad = split(read_bitext(write('q.csv', text)))
-    assert [r.line for r in good] == [2, 3, 6, 7, 10] and good[1].reference == 'Two lines' and good[-1].source == 'Prší.'
-    assert [(r.line, r.reason) for r in bad] == [(8, "unclosed or misplaced quotation mark"), (9, 'unclosed or misplaced quotation mark')]
+    assert [r.line for r in good] == [2, 3, 6, 7, 10] and good[1].reference == 'Two lines'
+    assert good[-1].source == 'Prší.'
+    assert ([(r.line, r.reason) for r in bad]
+            == [(8, "unclosed or misplaced quotation mark"), (9, 'unclosed or misplaced quotation mark')])
 
 
 def test_a_quote_does_not_swallow_the_file(write):
@@ -122,7 +146,8 @@ def test_a_quote_does_not_swallow_the_file(write):
     assert (len(good), [r.line for r in bad]) == (20_000, [2])
 
 
-@given(st.lists(st.lists(st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\0\r')), min_size=2, max_size=2), min_size=1, max_size=8))
+@given(st.lists(st.lists(st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\0\r')),
+                         min_size=2, max_size=2), min_size=1, max_size=8))
 def test_csv_round_trip(rows):
     text = ''.join(','.join('"' + f.replace('"', '""') + '"' for f in row) + '\n' for row in rows)
     items = csv_rows(iter(list(enumerate(text.split('\n')[:-1], 1))), ',', 2)
@@ -145,11 +170,13 @@ def tmx(body, head='<?xml version="1.0" encoding="UTF-8"?>'):
 
 
 UNIT = '<tu><tuv xml:lang="cs-CZ"><seg>Prší.</seg></tuv><tuv xml:lang="en"><seg>It is raining.</seg></tuv></tu>'
-LAUGHS = '<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY l0 "ha">' + ''.join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10)) + ']>'
+LAUGHS = ('<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY l0 "ha">'
+          + ''.join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10)) + ']>')
 FILES = {
     'laughs.tmx': (tmx('<tu><tuv xml:lang="cs"><seg>&l9;</seg></tuv></tu>', LAUGHS), 'declares XML entities'),
     'external.tmx': (tmx('&x;', '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]>'), 'declares XML entities'),
-    'parameter.tmx': (tmx('', '<!DOCTYPE tmx [<!ENTITY % x SYSTEM "http://127.0.0.1:9/x.dtd"> %x;]>'), 'declares XML entities'),
+    'parameter.tmx': (tmx('', '<!DOCTYPE tmx [<!ENTITY % x SYSTEM "http://127.0.0.1:9/x.dtd"> %x;]>'),
+                      'declares XML entities'),
     'deep.tmx': ('<tmx>' + '<a>' * 100_000, 'nested deeper than 64'),
     'tag.tmx': ('<tmx ' + 'a' * (3 << 20), 'tag longer than a megabyte'),
     'cut.tmx': (tmx(UNIT)[:-20], 'cut-off XML'),
@@ -166,8 +193,7 @@ FILES = {
     'four.tsv': ('1\tPrší.\t2\tIt rains.\n', 'no header'),
     'nothing.tsv': ('Jen jedno pole\n', 'fields in most lines'),
     'alone.cs': ('Prší.\n', 'two files'),
-    'columns.parquet': (None, 'hold no pair'),
-}
+    'columns.parquet': (None, 'hold no pair')}
 
 
 def damaged(path):
@@ -198,13 +224,16 @@ def test_laughs_cost_nothing(write):
 
 
 def test_tmx_bad_units(write):
-    body = UNIT + UNIT.replace('Prší.', '') + UNIT.replace('cs-CZ', 'de') + UNIT.replace('Prší', 'x' * 70_000) + UNIT.replace('Prší', 'na\x01ve')
+    body = (UNIT + UNIT.replace('Prší.', '') + UNIT.replace('cs-CZ', 'de')
+            + UNIT.replace('Prší', 'x' * 70_000) + UNIT.replace('Prší', 'na\x01ve'))
     path = write('bad.tmx', tmx(body + UNIT).encode().replace(b'It is raining', b'It is r\xe1ining', 1))
     good, bad = split(read_bitext(path))
     assert [(r.source, r.reference) for r in good] == [GOOD]
-    assert [r.reason for r in bad] == ['reference: replacement character U+FFFD', 'source: empty', 'no segment in cs', 'source: over 4,000 characters',
-                                       'source: replacement character U+FFFD']
-    assert [r.reference for r in split(read_bitext(write('16.tmx', tmx(UNIT, '<?xml version="1.0" encoding="UTF-16"?>').encode('utf-16')))) [0]] == [GOOD[1]]
+    assert ([r.reason for r in bad] == ['reference: replacement character U+FFFD',
+                                        'source: empty', 'no segment in cs', 'source: over 4,000 characters',
+                                        'source: replacement character U+FFFD'])
+    assert ([r.reference for r in split(read_bitext(
+        write('16.tmx', tmx(UNIT, '<?xml version="1.0" encoding="UTF-16"?>').encode('utf-16')))) [0]] == [GOOD[1]])
 
 
 def test_mo_bad_offsets(tmp_path):
@@ -213,10 +242,12 @@ def test_mo_bad_offsets(tmp_path):
     for t in texts:
         table.append([len(t), at]); at += len(t) + 1
     table[1][1], table[5][0] = 2**32 - 2, 2**31
-    data = struct.pack('<7I', 0x950412de, 0, 3, 28, 52, 0, 0) + b''.join(struct.pack('<2I', *e) for e in table) + b'\0'.join(texts) + b'\0'
+    data = (struct.pack('<7I', 0x950412de, 0, 3, 28, 52, 0, 0) + b''.join(struct.pack('<2I', *e) for e in table)
+            + b'\0'.join(texts) + b'\0')
     (tmp_path / 'x.mo').write_bytes(data)
-    assert list(read_mo(Input(tmp_path / 'x.mo'))) == [(1, dict(source='Otevřít', reference='Open')), Fault(2, 'offset outside of the file', ''),
-                                                       Fault(3, 'offset outside of the file', '')]
+    assert (list(read_mo(Input(tmp_path / 'x.mo')))
+            == [(1, dict(source='Otevřít', reference='Open')), Fault(2, 'offset outside of the file', ''),
+                Fault(3, 'offset outside of the file', '')])
 
 
 @given(st.binary(max_size=300))
@@ -240,10 +271,12 @@ def test_any_bytes_as_any_format(tmp_path_factory, data, name):
 # --- memory does not grow with the file ----------------------------------------------------------------------------
 
 def lines_of(kind, size):
-    row = {'tsv': 'Prší a je {0} hodin, takže zůstaneme doma.\tIt is raining and it is {0} o\'clock, so we stay at home.\n',
-           'csv': '"Prší a je {0} hodin, takže zůstaneme doma.","It is raining and it is {0} o\'clock, so we stay at home."\n',
-           'jsonl': '{{"cs": "Prší a je {0} hodin, takže zůstaneme doma.", "en": "It is raining and it is {0} o\'clock, so we stay."}}\n',
-           'po': 'msgid "It is raining and it is {0} o\'clock, so we stay at home."\nmsgstr "Prší a je {0} hodin, takže zůstaneme doma."\n\n',
+    czech = 'Prší a je {0} hodin, takže zůstaneme doma.'
+    english = "It is raining and it is {0} o'clock, so we stay at home."
+    row = {'tsv': f'{czech}\t{english}\n',
+           'csv': f'"{czech}","{english}"\n',
+           'jsonl': f'{{{{"cs": "{czech}", "en": "{english}"}}}}\n',
+           'po': f'msgid "{english}"\nmsgstr "{czech}"\n\n',
            'tmx': UNIT.replace('.', ' {0}.') + '\n', 'bad.tsv': 'jen jedno pole {0} a nic dalšího ' * 9 + '\n'}[kind]
     head, tail = {'tmx': ('<tmx>', '</tmx>'), 'bad.tsv': ('cs\ten\nPrší.\tIt rains.\n', '')}.get(kind, ('', ''))
     yield head
@@ -263,7 +296,8 @@ def peak(lab, path, name):
     return corpus, highest
 
 
-SOAK = [pytest.param(kind, 50 << 20, marks=pytest.mark.soak) for kind in ('tsv', 'csv', 'jsonl', 'po', 'tmx', 'bad.tsv')]
+SOAK = [pytest.param(kind, 50 << 20, marks=pytest.mark.soak)
+        for kind in ('tsv', 'csv', 'jsonl', 'po', 'tmx', 'bad.tsv')]
 
 
 @pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), ('tmx', 2 << 20), ('bad.tsv', 5 << 20), *SOAK])
@@ -290,6 +324,7 @@ def test_a_line_without_end(tmp_path):
 SLOW = """
 import sys, time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 import paranmt_lab.bitext.importing as imp
 from paranmt_lab.settings import settings
@@ -299,7 +334,8 @@ def slowly(readings, options):
         if n % 100 == 0: time.sleep(.01)
         yield item
 imp._stream = slowly
-imp.import_bitext(sys.argv[1], 'killed', replace(settings(), workspace=Path(sys.argv[2])), shard_rows=500)
+lab = replace(settings(), workspace=Path(sys.argv[2]))
+imp.import_bitext(sys.argv[1], 'killed', lab, source_lang='cs', shard_rows=500)
 """
 
 
@@ -316,9 +352,11 @@ def test_killed_import_begins_again(tmp_path, lab, how):
     process.send_signal(how)
     assert process.wait(30) != 0
     if how == signal.SIGKILL:
-        assert json.loads((folder / 'manifests/import.json').read_text())['status'] == 'running' and len(list(folder.glob('pairs/part-*'))) >= 2
+        assert json.loads((folder / 'manifests/import.json').read_text())['status'] == 'running'
+        assert len(list(folder.glob('pairs/part-*'))) >= 2
     else: assert not folder.exists(), 'a stopped import takes away what it wrote'
-    again, undisturbed = import_bitext(path, 'killed', lab, shard_rows=500), import_bitext(path, 'whole', lab, shard_rows=500)
+    again = import_bitext(path, 'killed', lab, shard_rows=500)
+    undisturbed = import_bitext(path, 'whole', lab, shard_rows=500)
     assert again.checksums == undisturbed.checksums and again.rows == undisturbed.rows
     assert not list(folder.rglob('*.part'))
 
@@ -339,6 +377,116 @@ def test_once_only(write, lab):
         with pytest.raises(ValueError, match='cannot name a corpus'): import_bitext(path, name, lab)
 
 
+# --- what is read, in which language, and by which column ------------------------------------------------------------
+
+def test_a_text_pair_beside_a_table_is_read_and_what_is_not_is_named(write, lab, tmp_path, capsys):
+    folder = tmp_path / 'mixed'
+    (folder / 'sub').mkdir(parents=True)
+    (folder / '.git').mkdir()
+    for name, text in {'a.cs-en.tsv': 'Prší.\tIt is raining.\n', 'talk.cs': 'Ahoj.\nAno.\n',
+                       'talk.en': 'Hello.\nYes.\n', 'sub/more.ces': 'Ne.\n', 'sub/more.eng': 'No.\n',
+                       'NOTES.md': 'read me', 'alone.cs': 'Sám.\n', '.git/config': 'x'}.items():
+        (folder / name).write_text(text)
+    corpus = bitext.import_bitext(folder, 'mixed', lab)
+    assert sorted(corpus.frame(['reference']).reference) == ['Hello.', 'It is raining.', 'No.', 'Yes.']
+    assert set(corpus.frame(['source_lang']).source_lang) == {'cs'}
+    said = capsys.readouterr().err
+    assert f'not read, since no reader knows their names: {folder}/NOTES.md, {folder}/alone.cs\n' in said
+    (folder / 'talk.de').write_text('Hallo.\nJa.\n')
+    with pytest.raises(BitextError, match=r'talk.en has several counterparts \(talk.cs, talk.de\)'):
+        bitext.import_bitext(folder, 'several', lab)
+
+
+PO = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'
+SAYS = {  # name of a file and its content -> language of the corpus
+    'de-en.tsv': ('Es regnet.\tIt is raining.\n', 'de'),
+    'de-en.csv': ('source,reference\nEs regnet.,It is raining.\n', 'de'),
+    'wetter.tsv': ('de\ten\nEs regnet.\tIt is raining.\n', 'de'),
+    'wetter.csv': ('id,de,en\n1,Es regnet.,It is raining.\n', 'de'),
+    'wetter.jsonl': ('{"translation": {"de": "Es regnet.", "en": "It is raining."}}\n', 'de'),
+    'menu.po': (PO.format('de_AT'), 'de'),
+    'wetter.tmx': (tmx(UNIT.replace('cs-CZ', 'de-AT')), 'de'),
+    'each.tsv': ('lang\tsource\treference\nfr\tIl pleut.\tIt is raining.\n', 'fr')}
+
+
+@pytest.mark.parametrize('name', SAYS)
+def test_the_language_is_taken_from_name_or_data(write, lab, name):
+    content, language = SAYS[name]
+    assert set(bitext.import_bitext(write(name, content), 'said', lab).frame(['source_lang']).source_lang) == {language}
+
+
+def test_the_language_of_a_text_pair_and_of_parquet(write, lab, tmp_path):
+    texts = [write('wetter.de', 'Es regnet.\n'), write('wetter.en', 'It is raining.\n')]
+    pq.write_table(pa.table(dict(source=['Es regnet.'], reference=['It is raining.'])), tmp_path / 'de-en.parquet')
+    for name, paths in dict(texts=texts, parquet=tmp_path / 'de-en.parquet').items():
+        assert bitext.import_bitext(paths, name, lab).frame(['source_lang']).source_lang.tolist() == ['de']
+    with pytest.raises(BitextError,
+                       match=r'several languages: cs .*a.cs-en.tsv\), de .*wetter.de\); import each language'):
+        bitext.import_bitext([*texts, write('a.cs-en.tsv', 'Prší.\tIt rains.\n')], 'both', lab)
+
+
+def test_a_language_that_is_not_said_is_asked_for(write, lab):
+    path = write('corpus.tsv', 'Es regnet.\tIt is raining.\n')
+    for paths, options, why in ((path, {}, 'corpus.tsv: neither its name nor its data say .*--source-lang de'),
+                                (path, dict(source_lang='german'), "'german' is no language code"),
+                                (path, dict(source_lang='xx'), "'xx' is no language code"),
+                                (write('de-en.tsv', 'cs\ten\nPrší.\tIt rains.\n'), {},
+                                 r'different languages \(cs, de\)')):
+        with pytest.raises(ValueError, match=why): bitext.import_bitext(paths, 'asked', lab, **options)
+    assert not list_corpora(lab)
+    assert (bitext.import_bitext(path, 'asked', lab, source_lang='de')
+            .frame(['source_lang']).source_lang.tolist() == ['de'])
+    ready = bitext.import_bitext(write('ready.tsv', 'reference\ttranslation\nHi.\tHello.\n'), 'ready', lab)
+    assert ready.frame(['source_lang']).source_lang.isna().all(), 'no source, no language, no question'
+
+
+def test_an_older_import_of_what_says_its_language_by_row_is_done_already(write, lab, capsys):
+    path = write('each.tsv', 'lang\tsource\treference\nfr\tIl pleut.\tIt is raining.\n')
+    corpus = bitext.import_bitext(path, 'each', lab)
+    older = corpus.manifest('import')
+    older['options']['source_lang'] = 'cs'  # the default of that time
+    corpus.write_manifest('import', older)
+    capsys.readouterr()
+    bitext.import_bitext(path, 'each', lab)
+    assert 'imported already' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('content', ['czech,english\n', 'cs_text,en_text\n', 'left,right\n', 'Source text,English\n'])
+def test_a_header_of_unknown_names_is_no_pair(write, lab, content):
+    path = write('x.csv', content + 'Dnes prší.,It is raining.\nDnes sněží.,It is snowing.\n')
+    first, second = content.strip().split(',')
+    with pytest.raises(BitextError,
+                       match=f'looks like a header of unknown names .*--columns source={first},reference={second}'):
+        import_bitext(path, 'x', lab)
+    assert import_bitext(path, 'x', lab, columns=dict(source=first, reference=second)).rows == 2
+
+
+def test_a_quoted_tsv_is_pointed_out(write, lab, capsys):
+    path = write('x.tsv', '"Dnes prší."\t"It is raining."\n"Ano."\t"Yes."\n')
+    import_bitext(path, 'quoted', lab)
+    assert f'{path}: most rows are in quotation marks' in capsys.readouterr().err
+    assert (import_bitext(path, 'unquoted', lab, format='csv').frame(['reference']).reference.tolist()
+            == ['It is raining.', 'Yes.'])
+    assert 'quotation marks' not in capsys.readouterr().err
+
+
+def test_columns_are_said_on_the_command_line(write, lab):
+    path = write('four.tsv', '1\tPrší.\t2\tIt rains.\n')
+    def run(name, *options):
+        done = subprocess.run([sys.executable, '-m', 'paranmt_lab.cli', 'import',
+                               name, str(path), '--source-lang', 'cs', *options], capture_output=True, text=True,
+                              env=os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace)))
+        return done.returncode, ' '.join((done.stdout + done.stderr).split())
+    code, said = run('asked')
+    assert code == 1 and "--columns source=0,reference=1" in said and "3 'It rains.'" in said
+    assert run('said', '--columns', 'source=1,reference=3')[0] == 0
+    assert (bitext.import_bitext(path, 'said', lab, source_lang='cs', columns=dict(source=1, reference=3))
+            .frame(['source', 'reference']).values.tolist() == [['Prší.', 'It rains.']])
+    code, said = run('wrong', '--columns', 'sauce=1,reference=3')
+    assert code == 1 and "unknown roles ['sauce']" in said
+    assert run('wrong', '--columns', 'source')[0] != 0
+
+
 # --- the real files ------------------------------------------------------------------------------------------------
 
 real = pytest.mark.skipif(not (RESOURCES / 'train').is_dir(), reason=f'no {RESOURCES}/train; set PARANMT_RESOURCES')
@@ -349,8 +497,9 @@ def test_czech_bitext_whole(lab):
     corpus = import_bitext(RESOURCES / 'train/bitext/cs-en.parquet', 'cs-en', lab, licence='various')
     domains = corpus.manifest('import')['domains']
     assert corpus.rows == sum(domains.values()) == 157_626 and len(corpus.rejects()) == 0
-    assert [domains[d] for d in ('multi30k-train', 'multi30k-val', 'tatoeba-test-v2021', 'wesnoth', 'libreoffice-help', 'libreoffice-l10n-cs')] == [
-        28_675, 1_001, 11_932, 19_892, 31_071, 9_747]
+    assert ([domains[d] for d in ('multi30k-train', 'multi30k-val',
+                                  'tatoeba-test-v2021', 'wesnoth', 'libreoffice-help', 'libreoffice-l10n-cs')] == [
+                                      28_675, 1_001, 11_932, 19_892, 31_071, 9_747])
     assert len(corpus.check()) == 0
     there = pq.read_table(RESOURCES / 'train/bitext/cs-en.parquet', columns=['source', 'reference'])
     here = pa.concat_tables(pq.read_table(p, columns=['source', 'reference']) for p in corpus.shards)
@@ -363,12 +512,15 @@ def test_wmt_pairs(lab):
     there = pq.read_table(RESOURCES / 'train/paraphrase/wmt21-23.parquet').slice(0, 20_000).to_pandas()
     frame = corpus.frame(['segment', 'source', 'source_lang', 'reference', 'translation', 'system'])
     assert frame.notna().all().all() and frame.system.tolist() == there.system.tolist()
-    assert frame.translation.tolist() == there.hypothesis.map(tidy).tolist() and frame.source_lang.tolist() == there.source_lang.tolist()
-    assert frame.segment.nunique() == there.segment.nunique() and frame.segment[0] == segment_of('wmt21-23', str(there.segment[0]))
+    assert frame.translation.tolist() == there.hypothesis.map(tidy).tolist()
+    assert frame.source_lang.tolist() == there.source_lang.tolist()
+    assert frame.segment.nunique() == there.segment.nunique()
+    assert frame.segment[0] == segment_of('wmt21-23', str(there.segment[0]))
 
 
 @real
 def test_captions(lab):
     corpus = import_bitext(RESOURCES / 'train/paraphrase/tatoeba-pivot.parquet', 'pivot', lab)
     frame = corpus.frame(['source', 'source_lang', 'reference', 'translation', 'corpus'])
-    assert len(frame) == 5_154 and frame.source.isna().all() and frame.source_lang.isna().all() and set(frame.corpus) == {'tatoeba-pivot'}
+    assert len(frame) == 5_154 and frame.source.isna().all()
+    assert frame.source_lang.isna().all() and set(frame.corpus) == {'tatoeba-pivot'}

@@ -1,5 +1,8 @@
-"""Both executors of the stages on a Ray cluster of two nodes, one of which is killed in the middle: the shards are byte for byte those of one process."""
-import socket, threading, time
+"""Both executors of the stages on a Ray cluster of two nodes, one of which is killed in the middle: the shards are byte
+for byte those of one process."""
+import socket
+import threading
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -7,7 +10,7 @@ import pandas as pd
 import pytest
 
 from paranmt_lab.corpus import Corpus
-from paranmt_lab.registry import score
+from paranmt_lab.filters.scoring import score
 from paranmt_lab.settings import settings
 from paranmt_lab.translate.driver import translate_corpus
 from paranmt_lab.translate.protocol import Decoding
@@ -17,14 +20,16 @@ try:
     from ray.cluster_utils import Cluster
 except ImportError: ray = None
 
-pytestmark = pytest.mark.skipif(ray is None, reason='Ray is not installed, so the cluster was NOT tested: pip install "paranmt-lab[ray]"')
+pytestmark = pytest.mark.skipif(
+    ray is None, reason='Ray is not installed, so the cluster was NOT tested: pip install "paranmt-lab[ray]"')
 MODEL, MEASURES = 'ct2:marian-cs-en-tiny', ['trigram_overlap', 'reference_length']
 
 
 def ports():
-    "Free ports for a node's helpers. Ray waits fifteen seconds for each helper to tell its own, and a port that is named is not waited for."
+    "Free ports for a node's helpers: Ray waits up to fifteen seconds for a helper whose port is not named."
     names = 'metrics_agent_port', 'metrics_export_port', 'runtime_env_agent_port'
-    with ExitStack() as held: return {name: held.enter_context(socket.create_server(('127.0.0.1', 0))).getsockname()[1] for name in names}
+    with ExitStack() as held:
+        return {name: held.enter_context(socket.create_server(('127.0.0.1', 0))).getsockname()[1] for name in names}
 
 
 @pytest.fixture()
@@ -32,7 +37,9 @@ def cluster(monkeypatch):
     "Two nodes of one processor each."
     for tries in range(3): # the port of the fourth helper cannot be named, so a busy machine may still be too late
         made = Cluster()
-        try: made.add_node(num_cpus=1, include_dashboard=False, **ports()); second = made.add_node(num_cpus=1, **ports()); break
+        try:
+            made.add_node(num_cpus=1, include_dashboard=False, **ports())
+            second = made.add_node(num_cpus=1, **ports()); break
         except Exception as e:
             made.shutdown()
             if 'timed out' not in str(e).lower(): raise
@@ -72,6 +79,8 @@ def test_a_lost_node_changes_nothing(cluster, lab):
     on_ray = score(spread, MEASURES, cluster='ray')
     assert on_ray.equals(score(calm, MEASURES))
     for name in MEASURES:
-        files = [[p.read_bytes() for p in sorted((c.folder / 'measures' / name).glob('part-*'))] for c in (spread, calm)]
+        files = [[p.read_bytes() for p in sorted((c.folder / 'measures' / name).glob('part-*'))]
+                 for c in (spread, calm)]
         assert files[0] == files[1] and len(files[0]) == 4
-    with pytest.raises(FileNotFoundError, match='no model'): translate_corpus(talk, 'other', 'ct2:nonesuch', lab, cluster='ray')
+    with pytest.raises(FileNotFoundError, match='no model'):
+        translate_corpus(talk, 'other', 'ct2:nonesuch', lab, cluster='ray')

@@ -11,8 +11,8 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from safetensors.torch import load_file, save_file
 
 from paranmt_lab.encoders.layers import Add, Average, Concat, tensors
-from paranmt_lab.encoders.zoo import layer_of, make_layer
 from paranmt_lab.encoders.sentence_encoder import DTYPES, EncoderError, SentenceEncoder, build_encoder
+from paranmt_lab.encoders.zoo import layer_of, make_layer
 from paranmt_lab.settings import checksum
 from paranmt_lab.text import FEATURES, Vocabulary
 
@@ -55,7 +55,8 @@ def test_a_seed_makes_the_same_encoder_and_leaves_torch_alone():
     torch.manual_seed(3)
     first, second = (build_encoder('WORD,TRIGRAM', VOCABULARIES, 8, seed=1).encode(TEXTS) for _ in range(2))
     assert torch.equal(torch.rand(2), expected)
-    assert (first == second).all() and (first != build_encoder('WORD,TRIGRAM', VOCABULARIES, 8, seed=2).encode(TEXTS)).any()
+    assert (first == second).all()
+    assert (first != build_encoder('WORD,TRIGRAM', VOCABULARIES, 8, seed=2).encode(TEXTS)).any()
 
 
 def test_layers_refuse_what_cannot_be():
@@ -67,7 +68,7 @@ def test_layers_refuse_what_cannot_be():
 
 
 def test_another_process_gives_the_same_bits_in_bounded_memory(saved):
-    "Five batches of four million characters need no more than one; all the texts at once would need five times as much."
+    "Five batches of four million characters need no more memory than one; all texts at once would need five times it."
     program = """
 import resource, sys
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
@@ -79,7 +80,8 @@ before = peak()
 encoder.encode(['late ' * 2000] * 2000)
 print(peak() - before)
 """
-    bits, grown = subprocess.run([sys.executable, '-c', program, saved, *TEXTS], capture_output=True, check=True, text=True).stdout.split()
+    bits, grown = subprocess.run([sys.executable, '-c', program, saved, *TEXTS],
+                                 capture_output=True, check=True, text=True).stdout.split()
     assert bits == SentenceEncoder.load(saved).encode(TEXTS).tobytes().hex()
     assert int(grown) < 80, f'{grown} MB'
 
@@ -106,7 +108,8 @@ def test_saving_over_another_encoder(saved):
     (saved / 'README.md').write_text('a card')
     build_encoder('WORD', VOCABULARIES, 4).save(saved)
     assert SentenceEncoder.load(saved).model == 'WORD'
-    assert sorted(f.name for f in saved.iterdir()) == ['README.md', 'encoder.json', 'vocabulary-word.parquet', 'weights.safetensors']
+    assert (sorted(f.name for f in saved.iterdir())
+            == ['README.md', 'encoder.json', 'vocabulary-word.parquet', 'weights.safetensors'])
 
 
 def edit(folder, **changes):
@@ -147,11 +150,16 @@ HOSTILE = {
     'json without end': (lambda f: (f / 'encoder.json').write_text('[' * 200_000), 'encoder.json'),
     'deep layer': (lambda f: edit(f, layer=nested(400)), 'encoder.json|expected the files'),
     'no layer': (lambda f: edit(f, layer=None), 'not the description of a layer'),
-    'a million million rows': (lambda f: edit(f, layer=dict(type='average', feature='word', rows=10**12, dim=300)), 'expected the files'),
-    'rows beyond numbers': (lambda f: edit(f, layer=dict(type='average', feature='word', rows=10**40, dim=300)), 'encoder.json'),
-    'rows in words': (lambda f: edit(f, layer=dict(type='average', feature='word', rows='three', dim=300)), 'not the description'),
-    'unknown feature': (lambda f: edit(f, layer=dict(type='average', feature='../../x', rows=3, dim=3)), 'unknown features'),
-    'feature that is a list': (lambda f: edit(f, layer=dict(type='average', feature=['word'], rows=3, dim=3)), 'encoder.json'),
+    'a million million rows': (lambda f: edit(f, layer=dict(type='average', feature='word', rows=10**12, dim=300)),
+                               'expected the files'),
+    'rows beyond numbers': (lambda f: edit(f, layer=dict(type='average', feature='word', rows=10**40, dim=300)),
+                            'encoder.json'),
+    'rows in words': (lambda f: edit(f, layer=dict(type='average', feature='word', rows='three', dim=300)),
+                      'not the description'),
+    'unknown feature': (lambda f: edit(f, layer=dict(type='average', feature='../../x', rows=3, dim=3)),
+                        'unknown features'),
+    'feature that is a list': (lambda f: edit(f, layer=dict(type='average', feature=['word'], rows=3, dim=3)),
+                               'encoder.json'),
     'no checksums': (lambda f: edit(f, files=None), 'expected the files'),
     'pickle': (pickled, 'not a safetensors file'),
     'link out of the folder': (symlinked, 'lies outside'),
@@ -161,8 +169,8 @@ HOSTILE = {
     'int8 without scale': (retensor(lambda t: t | {NAME: t[NAME].to(torch.int8)}), 'expected'),
     'not a number': (retensor(lambda t: t | {NAME: t[NAME] * float('nan')}), 'not finite'),
     'fewer words': (lambda f: (Vocabulary(['a']).save(f / 'vocabulary-word.parquet'), edit(f)), 'its vocabulary 2'),
-    'vocabulary of another kind': (lambda f: ((f / 'vocabulary-word.parquet').write_text('the'), edit(f)), 'not a Parquet file'),
-}
+    'vocabulary of another kind': (lambda f: ((f / 'vocabulary-word.parquet').write_text('the'), edit(f)),
+                                   'not a Parquet file')}
 
 
 @pytest.mark.parametrize('name', HOSTILE)

@@ -1,5 +1,15 @@
-"""JupyterLab as `make lab` starts it, in a real headless Chromium: a notebook opens, runs to its end, and its charts are seen, and pairs are rated by key, without internet."""
-import os, re, shutil, signal, socket, sqlite3, subprocess, time, urllib.request
+"""JupyterLab as `make lab` starts it, in a real headless Chromium: a notebook opens, runs to its end, and its charts
+are seen, and pairs are rated by key, without internet."""
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
@@ -10,25 +20,30 @@ from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
 from paranmt_lab.annotation.store import EventLog
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK = '60_charts.ipynb'
+NOTEBOOK = '60_charts.scores.ipynb'
 SHOTS = Path(__file__).parent / 'screenshots'
 CHROMIUM = shutil.which('chromium')
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason='no chromium; to run this: sudo apt-get install chromium')]
+pytestmark = [pytest.mark.browser,
+              pytest.mark.skipif(not CHROMIUM, reason='no chromium; to run this: sudo apt-get install chromium')]
 
 # What the notebook's model says: cells without an execution, errors, and cells whose output holds a chart.
 STATE = """() => {
   const panel = jupyterapp.shell.currentWidget, cells = panel.content.model.sharedModel.cells.map(c => c.toJSON());
-  const code = cells.map((c, i) => ({i, ...c})).filter(c => c.cell_type === 'code' && [c.source].flat().join('').trim());
+  const isCode = c => c.cell_type === 'code' && [c.source].flat().join('').trim();
+  const code = cells.map((c, i) => ({i, ...c})).filter(isCode);
   const mimes = c => c.outputs.flatMap(o => Object.keys(o.data || {}));
-  return {kernel: panel.sessionContext.session?.kernel?.status, code: code.length, waiting: code.filter(c => c.execution_count === null).length,
-          errors: code.flatMap(c => c.outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`)),
+  const errors = c => c.outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`);
+  return {kernel: panel.sessionContext.session?.kernel?.status, code: code.length,
+          waiting: code.filter(c => c.execution_count === null).length, errors: code.flatMap(errors),
           charts: code.filter(c => mimes(c).some(m => m.startsWith('application/vnd.vegalite'))).map(c => c.i),
           pictures: code.filter(c => mimes(c).includes('image/svg+xml')).map(c => c.i)};
 }"""
 
 # Colours of a canvas: a blank one has one.
-COLOURS = """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
-  for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return seen.size; }"""
+COLOURS = """canvas => {
+  const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
+  for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+  return seen.size; }"""
 
 
 def free_port():
@@ -37,10 +52,10 @@ def free_port():
         return s.getsockname()[1]
 
 
-def lab_command():
-    "The command of `make lab`, as make would run it."
+def lab_commands():
+    "The commands of `make lab` that call jupyter, as make would run them; the last one starts the server."
     said = subprocess.run(['make', '-n', 'lab'], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return next(line for line in said.splitlines() if re.search(r'jupyter lab', line)).split()
+    return [shlex.split(line.split('>')[0]) for line in said.splitlines() if re.match(r'\S*/jupyter ', line)]
 
 
 def wait_for(ask, what, seconds=120):
@@ -55,9 +70,13 @@ def wait_for(ask, what, seconds=120):
 def log(tmp_path_factory):
     "An annotation database with a campaign of four pairs."
     made = EventLog(f"sqlite:///{tmp_path_factory.mktemp('annotations') / 'annotations.sqlite'}")
-    texts = [('It was raining.', 'It rained.'), ('She sold her car.', 'She buyed a car.'), ('He gave up smoking.', '<img src=x onerror="window.hacked=1"> He smokes no more.'), ('We leave at seven.', 'We leave in the evening.')]
-    items = pd.DataFrame(dict(pair_id=range(4), stratum='all', weight=1., reference=[t[0] for t in texts], translation=[t[1] for t in texts], source=None))
-    keep_campaign(made, Campaign('lab', overlap=1, guidelines='Judge what is **written**. <script>window.hacked = 1</script>'), items)
+    texts = [('It was raining.', 'It rained.'), ('She sold her car.', 'She buyed a car.'),
+             ('He gave up smoking.', '<img src=x onerror="window.hacked=1"> He smokes no more.'),
+             ('We leave at seven.', 'We leave in the evening.')]
+    items = pd.DataFrame(dict(pair_id=range(4), stratum='all', weight=1.,
+                              reference=[t[0] for t in texts], translation=[t[1] for t in texts], source=None))
+    keep_campaign(made, Campaign('lab', overlap=1,
+                                 guidelines='Judge what is **written**. <script>window.hacked = 1</script>'), items)
     return made
 
 
@@ -65,16 +84,23 @@ def log(tmp_path_factory):
 def lab(tmp_path_factory, log):
     "A server with settings of its own, under which nothing is saved unasked: the notebook's file stays as it is."
     home, port = tmp_path_factory.mktemp('jupyter'), free_port()
-    own = {name: str(home / name) for name in ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTERLAB_SETTINGS_DIR', 'JUPYTERLAB_WORKSPACES_DIR', 'IPYTHONDIR')}
+    own = {name: str(home / name) for name in ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR',
+                                               'JUPYTERLAB_SETTINGS_DIR', 'JUPYTERLAB_WORKSPACES_DIR', 'IPYTHONDIR')}
     own['PARANMT_ANNOTATIONS'] = log.url
-    options = ['--no-browser', '--allow-root', '--ServerApp.ip=127.0.0.1', f'--ServerApp.port={port}', '--ServerApp.port_retries=0',
+    options = ['--no-browser', '--allow-root', '--ServerApp.ip=127.0.0.1',
+               f'--ServerApp.port={port}', '--ServerApp.port_retries=0',
                '--IdentityProvider.token=', '--LabApp.expose_app_in_browser=True']
-    for plugin, setting in (('docmanager-extension/plugin', '{"autosave": false}'), ('apputils-extension/notification', '{"fetchNews": "false"}')):
+    for plugin, setting in (('docmanager-extension/plugin', '{"autosave": false}'),
+                            ('apputils-extension/notification', '{"fetchNews": "false"}')):
         file = home / f'JUPYTERLAB_SETTINGS_DIR/@jupyterlab/{plugin}.jupyterlab-settings'
         file.parent.mkdir(parents=True)
         file.write_text(setting)
+    *before, start = lab_commands()
+    for command in before:
+        subprocess.run(command, cwd=ROOT, env=os.environ | own, check=True, stdout=subprocess.DEVNULL)
     with open(home / 'log', 'w') as log:
-        server = subprocess.Popen(lab_command() + options, cwd=ROOT, env=os.environ | own, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(start + options, cwd=ROOT, env=os.environ | own,
+                                  stdout=log, stderr=log, start_new_session=True)
 
     def answers():
         assert server.poll() is None, (home / 'log').read_text()[-3000:]
@@ -93,15 +119,36 @@ def page(lab):
     "A browser that reaches nothing but the server."
     from playwright.sync_api import sync_playwright
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox', '--disable-background-networking', '--disable-gpu'])
+        browser = play.chromium.launch(executable_path=CHROMIUM,
+                                       args=['--no-sandbox', '--disable-background-networking', '--disable-gpu'])
         page = browser.new_page(viewport=dict(width=1400, height=1000))
         page.route(lambda url: not url.startswith((lab, 'data:', 'blob:')), lambda route: route.abort())
-        page.goto(f'{lab}/lab/tree/{NOTEBOOK}?reset')
         yield page
         browser.close()
 
 
-def test_notebook_runs_to_its_end_and_shows_its_charts(page):
+# Of the open notebook: stored outputs that are shown as pictures, and those of which one sees only the name of a chart.
+SHOWN = """() => [...jupyterapp.shell.currentWidget.node.querySelectorAll('.jp-OutputArea-output')].reduce((all, o) => {
+  if (o.matches('.jp-RenderedSVG') && o.querySelector('svg, img')) all.pictures += 1;
+  if (/^alt\\.\\w+Chart\\(/.test(o.textContent.trim())) all.texts += 1;
+  return all; }, {pictures: 0, texts: 0})"""
+
+
+def test_the_first_page_leads_to_notebooks_with_their_stored_pictures(page, lab):
+    page.goto(f'{lab}/?reset')
+    page.wait_for_selector('.jp-NotebookPanel h1:has-text("ParaNMT Lab")', timeout=120_000)
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SHOTS / 'jupyterlab-start.png')
+    page.get_by_role('link', name='Choosing a training set').click()
+    page.wait_for_selector('.jp-NotebookPanel h1:has-text("Choosing a training set")', timeout=120_000)
+    shown = wait_for(lambda: page.evaluate(SHOWN)['pictures'] and page.evaluate(SHOWN), 'a stored picture', 60)
+    page.locator('.jp-RenderedSVG').first.scroll_into_view_if_needed()
+    page.screenshot(path=SHOTS / 'jupyterlab-stored.png')
+    assert shown['pictures'] and not shown['texts']
+
+
+def test_notebook_runs_to_its_end_and_shows_its_charts(page, lab):
+    page.goto(f'{lab}/lab/tree/{NOTEBOOK}?reset')
     page.wait_for_selector('.jp-NotebookPanel .jp-CodeCell', timeout=120_000)
     wait_for(lambda: page.evaluate(STATE)['kernel'] == 'idle', 'the kernel is ready')
     page.get_by_role('menuitem', name='Run', exact=True).click()
@@ -112,7 +159,8 @@ def test_notebook_runs_to_its_end_and_shows_its_charts(page):
         return state if state['errors'] or not state['waiting'] and state['kernel'] == 'idle' else None
     state = wait_for(over, f'{NOTEBOOK} runs to its end', 180)
     assert state['errors'] == [] and state['code'] > 5
-    assert state['charts'] and set(state['charts']) <= set(state['pictures']), 'each chart is stored as a drawing and as a picture'
+    assert state['charts']
+    assert set(state['charts']) <= set(state['pictures']), 'each chart is stored as a drawing and as a picture'
 
     SHOTS.mkdir(exist_ok=True)
     for n, cell in enumerate(state['charts'][:3]):
@@ -165,11 +213,13 @@ def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
     translation.click()
     shot('widget-light')
     after('33', 'She buyed a car.')
-    for key in ('x', 'a', 'b', 'z', 'Enter', 'Shift+Enter'): page.keyboard.press(key)  # commands of JupyterLab: they are not for it while the card has the focus
+    for key in ('x', 'a', 'b', 'z', 'Enter', 'Shift+Enter'):
+        page.keyboard.press(key)  # commands of JupyterLab: they are not for it while the card has the focus
     after('22', '<img src=x onerror="window.hacked=1"> He smokes no more.')
     after('u', 'She buyed a car.')
     assert 'Undone' in told.inner_text()
-    card.get_by_role('button', name='not the same').click()      # the button is drawn anew, and the keys still go to the card
+    # the button is drawn anew, and the keys still go to the card
+    card.get_by_role('button', name='not the same').click()
     after('e', '<img src=x onerror="window.hacked=1"> He smokes no more.')
     page.keyboard.press('c')
     page.keyboard.type('x 1 2 3')
@@ -180,14 +230,17 @@ def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
     assert 'Judge what is written. <script>' in card.locator('.guidelines').inner_text()
     light = card.locator('.card').evaluate('e => getComputedStyle(e).color')
     page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-    wait_for(lambda: card.locator('.card').evaluate('e => getComputedStyle(e).color') != light, 'the card follows the theme', 30)
+    wait_for(lambda: card.locator('.card').evaluate('e => getComputedStyle(e).color') != light,
+             'the card follows the theme', 30)
     shot('widget-dark')
     for key in '23': page.keyboard.press(key)
     card.locator('.empty').wait_for()
     assert page.evaluate('window.hacked') is None and page.evaluate(CELLS) == cells
 
     with closing(sqlite3.connect(log.path)) as db:
-        rows = db.execute("SELECT item, strength, fluency, comment FROM assignments WHERE annotator = 'ada' AND state = 'rated' ORDER BY item").fetchall()
-        kinds = [k for k, in db.execute("SELECT kind FROM events WHERE annotator = 'ada' AND kind NOT IN ('assigned') ORDER BY id")]
+        rows = db.execute("SELECT item, strength, fluency, comment FROM assignments "
+                          "WHERE annotator = 'ada' AND state = 'rated' ORDER BY item").fetchall()
+        kinds = [k for k, in db.execute("SELECT kind FROM events "
+                                        "WHERE annotator = 'ada' AND kind NOT IN ('assigned') ORDER BY id")]
     assert rows == [(1, 3, 3, None), (2, 1, 3, None), (3, 3, 3, 'x 1 2 3'), (4, 2, 3, None)]
     assert kinds == ['rated', 'rated', 'undone', 'rated', 'commented', 'rated', 'rated']

@@ -1,4 +1,5 @@
-"""What the notebooks on recurrent encoders cannot show: arbitrary batches, torch's own LSTM, long sentences, empty batches, threads."""
+"""What the notebooks on recurrent encoders cannot show: arbitrary batches, torch's own LSTM, long sentences, empty
+batches, threads."""
 import threading
 from contextlib import contextmanager
 
@@ -9,13 +10,16 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.encoders.gran import Gran
 from paranmt_lab.encoders.layers import tensors
-from paranmt_lab.encoders.recurrent import JOINS, POOLINGS, Lstm, shares, steps_of
+from paranmt_lab.encoders.names import JOINS, POOLINGS
+from paranmt_lab.encoders.recurrent import Lstm, shares, steps_of
 from paranmt_lab.text import pack
 
 ROWS, DIM, HIDDEN = 12, 7, 5
 LAYERS = {
-    'lstm': dict(), 'lstm, last': dict(pooling='last'), 'blstm, 2018': dict(bidirectional=True, join='sum', peepholes=True, reference=True),
-    'blstm, max': dict(bidirectional=True, pooling='max'), 'gran': dict(cell='lstm'), 'gran, 2017': dict(cell='lstm', peepholes=True, reference=True),
+    'lstm': dict(), 'lstm, last': dict(pooling='last'),
+    'blstm, 2018': dict(bidirectional=True, join='sum', peepholes=True, reference=True),
+    'blstm, max': dict(bidirectional=True, pooling='max'), 'gran': dict(cell='lstm'),
+    'gran, 2017': dict(cell='lstm', peepholes=True, reference=True),
     'gran, opusparcus': dict(cell='gru', reference=True), 'gran, gru': dict(cell='gru')}
 
 
@@ -67,7 +71,8 @@ def test_gradients_are_those_of_the_equations(name, sentences):
     layer, batch = make(name), batch_of(sentences)
     ours = gradients(layer, batch)
     theirs = gradients_slowly(layer, sentences)
-    for key, gradient in ours.items(): torch.testing.assert_close(gradient.double(), theirs[key], atol=2e-4, rtol=1e-4, msg=key)
+    for key, gradient in ours.items():
+        torch.testing.assert_close(gradient.double(), theirs[key], atol=2e-4, rtol=1e-4, msg=key)
 
 
 def gradients_slowly(layer, sentences):
@@ -84,7 +89,8 @@ def vector_slowly(layer, p, ids):
         h_td = gru_slowly(p, x_td) if layer.cell == 'gru' else lstm_slowly(p, 'recurrent.', 0, x_td)
         return (x_td * (x_td @ p['gate_dd'].T + h_td @ p['gate_dh'].T + p['gate_d']).sigmoid()).mean(0)
     pool = {'mean': lambda h: h.mean(0), 'max': lambda h: h.amax(0), 'last': lambda h: h[-1]}[layer.pooling]
-    vectors = [pool(lstm_slowly(p, 'lstm.', k, x_td if k == 0 else x_td.flip(0))) for k in range(len(p['lstm.bias_kg']))]
+    vectors = [pool(lstm_slowly(p, 'lstm.', k, x_td if k == 0 else x_td.flip(0)))
+               for k in range(len(p['lstm.bias_kg']))]
     return torch.cat(vectors) if layer.join == 'concat' else sum(vectors)
 
 
@@ -126,7 +132,8 @@ def test_equal_to_torch_lstm(lengths):
     rng = np.random.default_rng(0)
     sentences = [rng.integers(0, ROWS, n) for n in lengths]
     embeddings = [layer.weight_rd[torch.from_numpy(s)] for s in sentences]
-    h, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(torch.nn.utils.rnn.pack_sequence(embeddings, enforce_sorted=False))[0])
+    h, _ = torch.nn.utils.rnn.pad_packed_sequence(
+        theirs(torch.nn.utils.rnn.pack_sequence(embeddings, enforce_sorted=False))[0])
     expected = h.sum(0) / torch.tensor(lengths)[:, None]
     torch.testing.assert_close(layer(batch_of(sentences)), expected, atol=1e-6, rtol=0)
     expected.square().sum().backward()
@@ -135,7 +142,8 @@ def test_equal_to_torch_lstm(lengths):
     layer(batch_of(sentences)).square().sum().backward()
     torch.testing.assert_close(layer.weight_rd.grad, gradient, atol=1e-6, rtol=1e-5)
     for k, end in enumerate(('l0', 'l0_reverse')):
-        torch.testing.assert_close(layer.lstm.recurrent_kgh.grad[k], weights[f'weight_hh_{end}'].grad, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(layer.lstm.recurrent_kgh.grad[k],
+                                   weights[f'weight_hh_{end}'].grad, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize('name', LAYERS)
@@ -257,9 +265,11 @@ def test_backward_twice_where_the_graph_is_kept():
 def test_shares_hold_every_token_once_and_equally_many_sentences(lengths, threads, directions):
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     with torch_threads(threads): dealt = shares(offsets, directions)
-    assert sorted(t for share in dealt for t in share.forward) == sorted(t for share in dealt for t in share.backward) == list(range(offsets[-1]))
+    assert (sorted(t for share in dealt for t in share.forward) == sorted(t for share in dealt for t in share.backward)
+            == list(range(offsets[-1])))
     sizes = [len(share.order) for share in dealt]
-    assert sum(sizes) == len(lengths) and max(sizes) - min(sizes) <= 1 and len(dealt) * directions <= max(threads, directions)
+    assert sum(sizes) == len(lengths) and max(sizes) - min(sizes) <= 1
+    assert len(dealt) * directions <= max(threads, directions)
 
 
 @pytest.mark.parametrize('name', LAYERS)
@@ -271,4 +281,5 @@ def test_threads_change_only_the_order_of_sums(name):
         with torch_threads(threads): found[threads] = layer(batch).detach(), gradients(layer, batch)
     for vector_nd, gradient in found.values():
         torch.testing.assert_close(vector_nd, found[1][0], atol=2e-6, rtol=0)
-        for key, expected in found[1][1].items(): torch.testing.assert_close(gradient[key], expected, atol=2e-4, rtol=2e-4)
+        for key, expected in found[1][1].items():
+            torch.testing.assert_close(gradient[key], expected, atol=2e-4, rtol=2e-4)

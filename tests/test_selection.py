@@ -1,16 +1,32 @@
-"Tenths and selections against plain pandas, and scoring that is killed and goes on."
-import signal, subprocess, sys, textwrap, time
+"Tenths and selections against plain pandas."
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.corpus import SHARD, Corpus
-from paranmt_lab.registry import MEASURES, score
-from paranmt_lab.selection import PAPER_RANGES, Selection, fold_bounds, fold_condition, folds, list_selections, paper_selection, range_table, select, selected_ids, training_pairs
-from paranmt_lab.settings import settings
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.selection import (
+    PAPER_RANGES,
+    Range,
+    Selection,
+    fold_bounds,
+    fold_condition,
+    folds,
+    list_selections,
+    paper_selection,
+    range_table,
+    read_selection,
+    select,
+    selected_ids,
+    training_pairs,
+)
+from paranmt_lab.settings import settings, write_json
 
 few = hypothesis_settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # Many ties, values at the edges of ranges, and no value at all.
@@ -29,11 +45,13 @@ def filled(corpus, shards):
     "Pairs of three to a segment; every fourth has equal sides."
     for k, some in enumerate(shards):
         said = [f'Sentence {k} {i}.' for i in range(len(some))]
-        corpus.write_pairs(k, dict(source=[f'Věta {k} {i // 3}.' for i in range(len(some))], reference=said,
-                                   translation=[t.upper() if i % 4 == 0 else t + ' Really.' for i, t in enumerate(said)]))
+        corpus.write_pairs(k,
+                           dict(source=[f'Věta {k} {i // 3}.' for i in range(len(some))], reference=said,
+                                translation=[t.upper() if i % 4 == 0 else t + ' Really.' for i, t in enumerate(said)]))
         corpus.write_measure('m', k, some)
         corpus.write_measure('trigram_overlap', k, np.arange(len(some)) % 5 / 5)
-        for side in ('reference_length', 'translation_length'): corpus.write_measure(side, k, np.arange(len(some)) % 7 + (side[0] == 't'))
+        for side in ('reference_length', 'translation_length'):
+            corpus.write_measure(side, k, np.arange(len(some)) % 7 + (side[0] == 't'))
     return corpus
 
 
@@ -41,7 +59,8 @@ def filled(corpus, shards):
 @given(shards=shard_lists, k=st.integers(2, 6))
 def test_folds_are_equal_disjoint_and_in_order(corpora, shards, k):
     corpus = filled(corpora(), shards)
-    ranked = corpus.frame(['m', 'segment', 'pair_id']).dropna(subset='m').sort_values(['m', 'segment', 'pair_id']).pair_id.tolist()
+    ranked = corpus.frame(['m', 'segment', 'pair_id']).dropna(subset='m').sort_values(
+        ['m', 'segment', 'pair_id']).pair_id.tolist()
     if len(ranked) < k:
         with pytest.raises(ValueError, match='too few'): fold_bounds(corpus, 'm', k)
         return
@@ -68,22 +87,28 @@ def test_ranges_and_rest_are_the_corpus(corpora, shards, ranges):
 
 
 @few
-@given(shards=shard_lists, low=st.sampled_from([None, 0., 0.2]), high=st.sampled_from([None, 0.4, 1.]), most=st.integers(0, 6), equal=st.booleans(), n=st.integers(0, 12), seed=st.integers(0, 9))
+@given(shards=shard_lists, low=st.sampled_from([None, 0., 0.2]), high=st.sampled_from([None, 0.4, 1.]),
+       most=st.integers(0, 6), equal=st.booleans(), n=st.integers(0, 12), seed=st.integers(0, 9))
 def test_a_selection_is_what_pandas_would_choose(corpora, shards, low, high, most, equal, n, seed):
     corpus = filled(corpora(), shards)
     frame = corpus.frame()
     m, keep = frame.m.to_numpy(np.float32), np.ones(len(frame), bool)
     kept = [len(frame)]
-    for step in [(m > (np.float32(low) if low is not None else -9)) & (m <= (np.float32(high) if high is not None else 9)),
-                 *([(frame.reference_length <= most) & (frame.translation_length <= most)] if most else []),
-                 *([frame.reference.str.lower() != frame.translation.str.lower()] if equal else [])]:
+    for step in [
+            (m > (np.float32(low) if low is not None else -9)) & (m <= (np.float32(high) if high is not None else 9)),
+            *([(frame.reference_length <= most) & (frame.translation_length <= most)] if most else []),
+            *([frame.reference.str.lower() != frame.translation.str.lower()] if equal else [])]:
         keep &= np.asarray(step); kept.append(int(keep.sum()))
-    record = select(corpus, Selection('s', ranges=(('m', low, high),), max_length=most, exclude_equal=equal, n=n, seed=seed, reason='property'))
+    choice = Selection('s', ranges=(('m', low, high),), max_length=most,
+                       exclude_equal=equal, n=n, seed=seed, reason='property')
+    record = select(corpus, choice)
     assert [s['pairs'] for s in record['steps']][:len(kept)] == kept and record['reason'] == 'property'
     ids = selected_ids(Corpus(corpus.folder), 's')
     assert set(ids) <= set(frame.pair_id[keep]) and len(ids) == (min(n, kept[-1]) if n else kept[-1]) == record['pairs']
     assert sorted(ids) == ids.tolist()
-    if len(ids): assert training_pairs(corpus, 's').merge(frame, on=['pair_id', 'segment', 'reference', 'translation']).pair_id.tolist() == ids.tolist()
+    if len(ids):
+        assert (training_pairs(corpus, 's')
+                .merge(frame, on=['pair_id', 'segment', 'reference', 'translation']).pair_id.tolist() == ids.tolist())
     assert sorted(corpus.query(record['sql']).pair_id) == frame.pair_id[keep].tolist()
 
 
@@ -97,71 +122,121 @@ def test_pairs_without_a_translation_are_not_learned_from(corpora):
 def test_errors_say_what_to_do(corpora):
     corpus = corpora()
     corpus.write_pairs(0, dict(reference=['One.', 'Two.'], translation=['Uno.', 'Due.']))
-    for choice, why in ((Selection('a', max_length=30), 'score the corpus'), (Selection('a', ranges=(('m', 0, 1),)), "no column 'm'"),
-                        (Selection('a', fold_measure='m', folds=(1,)), "no column 'm'"), (Selection('../a'), 'cannot name'),
+    for choice, why in ((Selection('a', max_length=30), 'score the corpus'),
+                        (Selection('a', ranges=(('m', 0, 1),)), "no column 'm'"),
+                        (Selection('a', fold_measure='m', folds=(1,)), "no column 'm'"),
+                        (Selection('../a'), 'cannot name'),
                         (paper_selection('m" OR 1=1 --'), 'no column')):
         with pytest.raises(ValueError, match=why): select(corpus, choice)
     assert list_selections(corpus) == []
     with pytest.raises(FileNotFoundError, match='has no selection'): selected_ids(corpus, 'a')
 
 
-# ---- scoring
+# ---- ranges: their lower end, and what is no number
 
-OVERLAPS = [m.name for m in MEASURES.values() if m.function and not m.needs_encoder]
-SCORE = textwrap.dedent("""
-    import sys
-    from pathlib import Path
-    from paranmt_lab.corpus import Corpus
-    from paranmt_lab.registry import score
-    if __name__ == '__main__': score(Corpus(Path(sys.argv[1])), sys.argv[3:], workers=int(sys.argv[2]))
-""")
-
-
-def talk(corpus, shards=12, n=400):
-    rng, words = np.random.default_rng(0), np.array('the a dog cat sees hears some bird here there now and then'.split())
-    say = lambda: [' '.join(rng.choice(words, rng.integers(3, 40))) + '.' for _ in range(n)]
-    for k in range(shards): corpus.write_pairs(k, dict(reference=say(), translation=say()))
+def of_values(corpus, values, measure='m'):
+    "A corpus with one measure."
+    sentences, phrases = ([f'{kind} {i}.' for i in range(len(values))] for kind in ('Sentence', 'Phrase'))
+    corpus.write_pairs(0, dict(reference=sentences, translation=phrases))
+    corpus.write_measure(measure, 0, values)
     return corpus
 
 
-def files(corpus): return {p.relative_to(corpus.folder): p.read_bytes() for p in corpus.folder.rglob('measures/*/part-*.parquet')}
+def test_a_half_open_range_says_what_its_lower_end_leaves_out(corpora):
+    corpus = of_values(corpora(), [0, 0, 0, .5, .7, .8])
+    record = select(corpus, Selection('half', ranges=(('m', 0., .7),)))
+    assert record['pairs'] == 2
+    assert (record['notes']
+            == ["the range m=0.0:0.7 leaves out 3 pairs whose value is exactly 0.0; 'm=[0.0:0.7]' keeps them"])
+    closed = select(corpus, Selection('closed', ranges=(Range('m', 0., .7, closed=True),)))
+    assert closed['pairs'] == 5 and closed['notes'] == [] and closed['steps'][-1]['step'] == 'm in [0.0, 0.7]'
+    assert selected_ids(corpus, 'closed').tolist() == [0, 1, 2, 3, 4]
+    assert select(corpus, Selection('above', ranges=(('m', .5, None),)))['notes'][0].endswith("'m=[0.5:]' keeps them")
 
 
-def test_scoring_killed_and_gone_on_with(corpora, tmp_path):
-    script = tmp_path / 'score.py'
-    script.write_text(SCORE)
-    corpus, twin = talk(corpora()), talk(corpora())
-    score(twin, OVERLAPS, show=False)
-    killed = 0
-    for more in (1, 20):  # kill when so many files more are there
-        have, process = len(files(corpus)), subprocess.Popen([sys.executable, script, corpus.folder, '1', *OVERLAPS])
-        while process.poll() is None and len(files(corpus)) < have + more: time.sleep(0.002)
-        if process.poll() is None: process.send_signal(signal.SIGKILL); killed += 1
-        process.wait()
-        assert Corpus(corpus.folder).measures() == [] or len(files(corpus)) == len(files(twin))
-    assert killed
-    score(corpus, OVERLAPS, show=False)
-    assert files(corpus) == files(twin) and corpus.check().empty
-    assert corpus.manifest('score-trigram_overlap')['status'] == 'finished'
+@pytest.mark.parametrize('bounds', [(.7, .2), (.5, .5), (float('nan'), 1.), (0., float('nan'))])
+def test_a_range_that_nothing_can_pass_is_refused(bounds):
+    with pytest.raises(ValueError, match='expected two numbers, the lower one first'):
+        Selection('none', ranges=(('m', *bounds),))
+    assert Selection('one', ranges=(Range('m', .5, .5, closed=True),)).ranges[0].closed
 
 
-def test_workers_write_the_same_files(corpora, tmp_path):
-    script = tmp_path / 'score.py'
-    script.write_text(SCORE)
-    corpus, twin = talk(corpora(), 4, 50), talk(corpora(), 4, 50)
-    score(twin, ['trigram_overlap'], show=False)
-    subprocess.run([sys.executable, script, corpus.folder, '2', 'trigram_overlap'], check=True)
-    assert files(corpus) == files(twin) and len(files(twin)) == 4
+def test_what_is_no_number_passes_no_range(corpora):
+    """Measures that we write have no NaN, but a file written by another program may."""
+    corpus = of_values(corpora(), [.1, .2, .3, .4, .6, .8])
+    file = corpus.folder / 'measures/m/part-00000.parquet'
+    table = pq.read_table(file)
+    values = pa.array([.1, float('nan'), None, float('inf'), .6, .8], pa.float32())
+    pq.write_table(pa.table([values], schema=table.schema), file)
+    corpus = Corpus(corpus.folder)
+    assert select(corpus, Selection('high', ranges=(('m', .5, None),)))['pairs'] == 2
+    assert select(corpus, Selection('any', ranges=(('m', None, None),)))['pairs'] == 3
+    assert select(corpus, Selection('sql', where='m > 0.5'))['pairs'] == 2
+    assert (corpus.count('m', .5), corpus.count('m'), folds(corpus, 'm', 3).pairs.tolist()) == (2, 3, [1, 1, 1])
+    summary = corpus.summary('m')
+    assert (summary['no_value'], summary['high']) == (3, np.float32(.8))
+    assert corpus.histogram('m', 2).attrs['no_value'] == 3
+    assert range_table(corpus, 'm').pairs.tolist() == [1, 0, 1, 1, 0, 3]
+    assert corpus.frame(['m']).m.isna().sum() == 3 == pa.Table.from_batches(corpus.batches(['m']))['m'].null_count
 
 
-def test_scoring_stops_on_request(corpora):
-    corpus = talk(corpora(), 3, 20)
+# ---- names of measures, and of selections
 
-    class Stopper:
-        def similarity(self, first, second):
-            (corpus.folder / 'cache' / 'stop').touch()
-            return np.zeros(len(first), np.float32)
+def test_a_measure_is_named_without_its_model_where_there_is_one(corpora):
+    corpus = of_values(corpora(), [.1, .5, .9], 'paraphrase_score@one')
+    record = select(corpus, Selection('high', ranges=(('paraphrase_score', .4, 1.),)))
+    assert record['pairs'] == 2 and record['selection']['ranges'][0][0] == 'paraphrase_score@one'
+    assert select(corpus, Selection('third', fold_measure='paraphrase_score', folds=(3,), fold_count=3))['pairs'] == 1
+    assert corpus.count('paraphrase_score', .4) == 2
+    assert folds(corpus, 'paraphrase_score', 3).pairs.tolist() == [1, 1, 1]
+    corpus.write_measure('paraphrase_score@two', 0, [.9, .9, .9])
+    by_range = Selection('other', ranges=(('paraphrase_score', .4, 1.),))
+    by_fold = Selection('other', fold_measure='paraphrase_score', folds=(1,))
+    for choice in (by_range, by_fold):
+        with pytest.raises(ValueError, match='name one of paraphrase_score@one, paraphrase_score@two'):
+            select(corpus, choice)
+    assert list_selections(corpus) == ['high', 'third']
 
-    assert score(corpus, ['paraphrase_score'], Stopper(), model='stopper', show=False).empty
-    assert corpus.missing('paraphrase_score@stopper') == [1, 2] and corpus.manifest('score-paraphrase_score@stopper')['status'] == 'running'
-    with pytest.raises(ValueError, match='cannot be computed with other'): score(corpus, ['paraphrase_score@stopper'], Stopper(), model='other')
+
+def test_a_selection_is_not_replaced_by_another(corpora):
+    corpus = of_values(corpora(), [.1, .5, .9])
+    chosen, other = (Selection('good', ranges=(('m', low, 1.),), reason='kept') for low in (.4, .6))
+    record = select(corpus, chosen)
+    assert select(corpus, chosen) == record == read_selection(corpus, 'good')
+    with pytest.raises(FileExistsError, match='another choice.*ranges.*--force'): select(corpus, other)
+    assert read_selection(corpus, 'good') == record
+    assert select(corpus, other, force=True)['pairs'] == 1 and len(selected_ids(corpus, 'good')) == 1
+    corpus.write_measure('m', 0, [.7, .8, .9])  # the same choice, but other pairs
+    with pytest.raises(FileExistsError, match='keeps 3 pairs now, not the 1.*--force'): select(corpus, other)
+    assert select(corpus, other, force=True)['pairs'] == 3
+
+
+def test_a_record_from_before_closed_ranges_is_the_same_choice(corpora):
+    corpus, choice = of_values(corpora(), [.1, .5, .9]), Selection('old', ranges=(('m', .4, 1.),))
+    record = select(corpus, choice)
+    record['selection']['ranges'] = [['m', .4, 1.]]
+    write_json(corpus.folder / 'selections/old.json', record)
+    assert select(corpus, choice)['ids'] == record['ids']
+
+
+# ---- on the command line
+
+def cli(corpus, *words):
+    "Start `paranmt` in the workspace of a corpus."
+    environment = (os.environ | dict(PARANMT_WORKSPACE=str(corpus.folder.parent.parent),
+                                     PARANMT_WORKERS='1', COLUMNS='200'))
+    command = [sys.executable, '-m', 'paranmt_lab.cli', *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def test_the_command_tells_of_the_lower_end_and_replaces_with_force_only(corpora):
+    corpus = of_values(corpora(), [0, 0, .5, .7])
+    def run(*words):
+        process = cli(corpus, 'select', corpus.name, 'good', *words)
+        return ' '.join(process.communicate()[0].split()), process.returncode
+    said, code = run('--range', 'm=0.0:0.7')
+    assert code == 0 and "leaves out 2 pairs whose value is exactly 0.0; 'm=[0.0:0.7]' keeps them" in said
+    said, code = run('--range', 'm=[0.0:0.7]')
+    assert code == 1 and '--force' in said and read_selection(corpus, 'good')['pairs'] == 2
+    said, code = run('--range', 'm=[0.0:0.7]', '--force')
+    assert code == 0 and 'leaves out' not in said and read_selection(corpus, 'good')['pairs'] == 4

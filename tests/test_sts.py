@@ -1,26 +1,70 @@
-"""What the notebook on STS cannot show: other implementations' figures, real files, odd files."""
+"""What the notebooks on evaluation cannot show: the formula's figures, real files, odd files, earlier files."""
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given, settings as hypothesis_settings, strategies as st
-from scipy import stats
 
-from paranmt_lab.evaluation.sts import (PAPER_6, PAPER_8, SETS, THREE_YEARS, YEARLY, YEARS, GradedFileError, by_year, correlate, evaluate_sts,
-                                        long_form, read_graded, side_by_side, sts_sets, token_overlap)
+from paranmt_lab.evaluation.comparison import THREE_YEARS, chart_names, compare_results, side_by_side, unavailable
+from paranmt_lab.evaluation.graded import GradedFileError, correlate, read_graded, token_overlap
+from paranmt_lab.evaluation.published import published
+from paranmt_lab.evaluation.results import (
+    COLUMNS,
+    main_figures,
+    merge_results,
+    pivot_results,
+    read_results,
+    record_results,
+    results_frame,
+)
+from paranmt_lab.evaluation.sts import SETS, YEARLY, sts_sets, yearly_means
+from paranmt_lab.evaluation.tasks import BASELINES, Baseline, evaluate
+from paranmt_lab.jobs.run import Run
 from paranmt_lab.settings import settings
 
 SIZES = {'STS12': [750, 750, 459, 750, 399], 'STS13': [750, 561, 189, 750], 'STS14': [450, 300, 750, 750, 750, 750],
-         'STS15': [375, 750, 375, 750, 750], 'STS16': [254, 249, 230, 244, 209], 'STS17': [250], 'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927]}
+         'STS15': [375, 750, 375, 750, 750], 'STS16': [254, 249, 230, 244, 209], 'STS17': [250],
+         'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927]}
+OVERLAP = BASELINES['token-overlap']
+
+
+def measure(similarity, resources, tasks=None, graded=None):
+    "Results of a function."
+    return evaluate(Baseline(similarity=similarity), tasks, graded, replace(settings(), resources=resources))
+
+
+def pearsons(results):
+    "The rows of Pearson's correlations."
+    return results[results.metric == 'pearson']
+
+
+def by_formula(x, y):
+    "Pearson's correlation term by term."
+    x, y = x - x.mean(), y - y.mean()
+    return (x @ y) / np.sqrt((x @ x) * (y @ y))
 
 
 @hypothesis_settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1, width=32)), min_size=3, max_size=50))
-def test_correlations_are_those_of_scipy(pairs):
-    grades, similar = map(np.array, zip(*pairs))
+def test_correlations_are_those_of_the_formula(pairs):
+    grades, similar = (np.array(side, float) for side in zip(*pairs))
     assume(np.ptp(grades) > 0 and np.ptp(similar) > 1e-3)
     found = correlate(grades, similar)
-    assert found['pearson'] == pytest.approx(stats.pearsonr(grades, similar).statistic, abs=1e-9)
-    assert found['spearman'] == pytest.approx(stats.spearmanr(grades, similar).statistic, abs=1e-9)
+    ranks = (pd.Series(side).rank().to_numpy() for side in (grades, similar))
+    assert found['pearson'] == pytest.approx(by_formula(grades, similar), abs=1e-9)
+    assert found['spearman'] == pytest.approx(by_formula(*ranks), abs=1e-9)
+
+
+def test_values_that_hardly_vary_give_no_warning():
+    grades = np.arange(5.)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert correlate(grades, 1e9 + grades / 1e3)['status'] == 'ok'
+        assert correlate(grades, np.full(5, .1))['status'] == 'undefined: all similarities are equal'
+        assert correlate(np.full(5, .1), grades)['status'] == 'undefined: all grades are equal'
+        assert correlate(grades[:1], grades[:1])['status'] == 'undefined: fewer than two pairs'
 
 
 @pytest.mark.parametrize('task', SETS)
@@ -38,9 +82,8 @@ def test_the_sample_is_read(tmp_path):
     sample = settings().sample / 'graded.tsv'
     pairs = read_graded(sample)
     assert len(pairs) >= 150 and pairs.score.between(0, 5).all()
-    results = evaluate_sts(token_overlap, tmp_path, graded=sample)
-    row = results.iloc[-1]
-    assert (row.task, row.dataset, row.status) == ('graded', 'graded', 'ok') and 0.3 < row.pearson < 0.9
+    row = pearsons(measure(token_overlap, tmp_path, graded=sample)).iloc[-1]
+    assert (row.task, row.dataset, row.status) == ('graded', 'graded', 'ok') and 0.3 < row.value < 0.9
 
 
 HEADER = 'sentence1\tsentence2\tscore\n'
@@ -82,49 +125,143 @@ def everything(tmp_path):
     rng = np.random.default_rng(0)
     for path in sts_sets(tmp_path).path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(HEADER + ''.join(f'{"a " * n}b\t{"a " * n}c\t{g}\n' for n, g in zip(range(9), rng.uniform(0, 5, 9))))
+        path.write_text(HEADER
+                        + ''.join(f'{"a " * n}b\t{"a " * n}c\t{g}\n' for n, g in zip(range(9), rng.uniform(0, 5, 9))))
     return tmp_path
 
 
 def test_a_year_is_the_plain_mean_of_its_sets(everything):
-    results = evaluate_sts(lambda a, b: np.array([len(s) for s in a], float), everything, list(SETS))
+    results = measure(lambda a, b: np.array([len(s) for s in a], float), everything, list(SETS))
     assert (results.status == 'ok').all() and results.task.drop_duplicates().tolist() == list(SETS)
-    for year, rows in results.groupby('year'):
-        assert by_year(results).pearson[year] == pytest.approx(100 * rows.pearson.mean())
-    side = side_by_side({'length': results})
+    means = yearly_means(results).set_index('task').value
+    assert list(means.index) == YEARLY
+    for task, rows in pearsons(results[results.task.isin(YEARLY)]).groupby('task'):
+        assert means[task] == pytest.approx(rows.value.mean())
+    side = side_by_side(compare_results({'length': results}))
     assert side['2013'].notna()[0] and side['2013 without SMT'].isna().all()
     assert {'STS17', 'STS-B dev', 'STS-B test', 'SICK trial'} <= set(side.columns)
-    assert side[THREE_YEARS][0] == pytest.approx(by_year(results).pearson[[2012, 2014, 2015]].mean())
+    assert side[THREE_YEARS][0] == pytest.approx(100 * means[['STS12', 'STS14', 'STS15']].mean())
 
 
 def test_absent_sets_keep_their_rows(everything):
     for gone in ('2013/SMT', '2016/headlines'): (everything / f'eval/sts/{gone}.tsv').unlink()
-    results = evaluate_sts(token_overlap, everything)
+    results = measure(token_overlap, everything)
     assert results.task.unique().tolist() == YEARLY
-    assert results[results.status == 'not available'].dataset.tolist() == ['SMT', 'headlines']
-    table = by_year(results)
-    assert table.note[[2013, 2016]].tolist() == ['without SMT', 'lacks headlines'] and np.isnan(table.pearson[2016])
-    side = side_by_side({'overlap': results})
+    absent = results[results.status == 'not available']
+    assert pearsons(absent).dataset.tolist() == ['SMT', 'headlines'] and len(absent) == 4
+    means = yearly_means(results).set_index('year')
+    assert means.protocol[2013] == 'plain mean without SMT' and means.status[2013] == 'ok'
+    assert means.status[2016] == 'lacks headlines' and np.isnan(means.value[2016])
+    side = side_by_side(compare_results({'overlap': results}))
     assert np.isnan(side['2013'][0]) and side['2013 without SMT'].notna().sum() == 1 and np.isnan(side['2016'][0])
 
 
 def test_results_survive_parquet(everything, tmp_path):
-    results = evaluate_sts(token_overlap, everything, ['STS12', 'STS-B'])
+    results = measure(token_overlap, everything, ['STS12', 'STS-B'])
     results.to_parquet(tmp_path / 'results.parquet')
-    again = pd.read_parquet(tmp_path / 'results.parquet')
-    pd.testing.assert_frame_equal(side_by_side({'x': again}), side_by_side({'x': results}))
+    again = read_results(tmp_path / 'results.parquet')
+    pd.testing.assert_frame_equal(again, results)
+    assert list(results) == list(COLUMNS)
+
+
+def in_the_earlier_form(results):
+    "Results as earlier versions stored them: a row a data set, a column a correlation."
+    facts = ['task', 'dataset', 'n', 'status', 'system', 'run', 'date', 'commit']
+    wide = results.pivot(index=facts, columns='metric', values='value').reset_index()
+    order = results.drop_duplicates(['task', 'dataset'])[['task', 'dataset']]
+    years = {task: year for task, (year, *_) in SETS.items()}
+    frame = order.merge(wide, on=['task', 'dataset']).assign(source='', year=lambda f: f.task.map(years))
+    columns = ['task', 'year', 'dataset', 'n', 'pearson', 'spearman', 'status', 'source', *facts[4:]]
+    return frame[columns].astype({'n': 'int64', 'year': 'Int64'})
+
+
+def test_results_of_an_earlier_version_are_read_shown_and_merged(everything, tmp_path):
+    "One file in the old form, one in the new: the same tables; a new evaluation replaces its own tasks only."
+    (everything / 'eval/sts/2013/SMT.tsv').unlink()
+    run = Run.create(tmp_path / 'runs', 'x', {})
+    path = run.folder / 'results.parquet'
+    new = record_results(run, 'x', measure(token_overlap, everything, graded=settings().sample / 'graded.tsv'))
+    stored = read_results(path)
+    in_the_earlier_form(new).to_parquet(path)
+    old = read_results(path)
+    pd.testing.assert_frame_equal(old, stored)
+    pd.testing.assert_frame_equal(side_by_side(compare_results({'x': old})), side_by_side(compare_results({'x': new})))
+    record_results(run, 'x', measure(lambda a, b: -token_overlap(a, b), everything, ['STS12', 'SICK']))
+    merged = read_results(path)
+    assert not merged.duplicated(['task', 'dataset', 'metric']).any()
+    signs = (merged.merge(old, on=['task', 'dataset', 'metric']).assign(sign=lambda f: f.value_x / f.value_y)
+             .dropna(subset='sign').groupby('task').sign.mean())
+    assert signs['STS12'] == pytest.approx(-1) and (signs.drop('STS12') == 1).all()
+    assert set(merged.task) == {*YEARLY, 'graded', 'SICK'}
+
+
+def test_graded_files_stand_beside_each_other(tmp_path):
+    """Figures of one file replace earlier ones of that file, and no others."""
+    row = dict(task='graded', metric='pearson')
+    before = results_frame([row | dict(dataset='graded', value=.5), row | dict(dataset='own', value=.3)])
+    merged = merge_results(before, results_frame([row | dict(dataset='own', value=.4)]))
+    assert dict(zip(merged.dataset, merged.value)) == {'own': .4, 'graded': .5}
+    side = side_by_side(compare_results({'x': merged}))
+    assert (side['graded graded'][0], side['graded own'][0]) == (50, 40)
+
+
+def test_a_task_that_a_system_cannot_do_has_a_row():
+    """Its reason stands in the results, and tables of other systems are not disturbed."""
+    from paranmt_lab.evaluation.tasks import TASKS, Task
+    def count(system, s): return [dict(task='count', dataset='two', metric='accuracy', value=.5, n=2)]
+    TASKS['count'] = Task('count', 'made up', ('encode',), count)
+    try: results = [evaluate(x, ['count']) for x in (OVERLAP, Baseline(encode=len))]
+    finally: del TASKS['count']
+    assert results[0].status.tolist() == ['not possible: the system has no encode']
+    side = side_by_side(compare_results(dict(zip('ab', results)))).set_index('system')
+    assert np.isnan(side['count']['a']) and side['count']['b'] == 50
+    every = pd.concat([r.assign(system=name) for name, r in zip('ab', results)])
+    assert pivot_results(main_figures(every).query("dataset != ''"), ['task', 'dataset'], 'system').b.item() == 50
 
 
 def test_a_similarity_that_fails_names_the_file(everything):
-    with pytest.raises(ValueError, match='MSRpar.tsv: .*expected one for each pair'): evaluate_sts(lambda a, b: np.ones(3), everything)
-    with pytest.raises(ValueError, match='MSRpar.tsv: .*pair 0 is not a finite'): evaluate_sts(lambda a, b: np.full(len(a), np.nan), everything)
-    with pytest.raises(ValueError, match='unknown tasks'): evaluate_sts(token_overlap, everything, ['STS2012'])
+    with pytest.raises(ValueError, match='MSRpar.tsv: .*expected one for each pair'):
+        measure(lambda a, b: np.ones(3), everything)
+    with pytest.raises(ValueError, match='MSRpar.tsv: .*pair 0 is not a finite'):
+        measure(lambda a, b: np.full(len(a), np.nan), everything)
+    with pytest.raises(ValueError, match='unknown tasks'): measure(token_overlap, everything, ['STS2012'])
 
 
 def test_the_papers_rows():
-    assert len(PAPER_8) == 22 and len(PAPER_6) == 9
-    assert PAPER_8[list(YEARS)].notna().sum().sum() == 17 * 5 + 5  # five rows of related work have 2014 only
-    best = PAPER_8[(PAPER_8.system == 'WORD,TRIGRAM') & (PAPER_8.training == 'ParaNMT')]
-    assert best[['2012', '2014', '2015', '2016']].mean(axis=1).round(1).tolist() == [75.9]
-    longest = long_form(side_by_side({}))
-    assert not longest.duplicated(['group', 'system', 'source']).any()
+    table_8, table_6 = published('paranmt.8'), published('paranmt.6')
+    system = ['system', 'training', 'dim']
+    assert len(table_8.drop_duplicates(system)) == 22 and len(table_6) == 9
+    assert len(table_8) == 17 * 5 + 5  # five rows of related work have 2014 only
+    assert not table_8.duplicated([*system, 'task']).any() and not table_6.duplicated(['system', 'megabatch']).any()
+    best = table_8[(table_8.system == 'WORD,TRIGRAM') & (table_8.training == 'ParaNMT') & (table_8.task != 'STS13')]
+    assert round(100 * best.value.mean(), 1) == 75.9
+    for rows in (table_8, table_6):
+        assert list(rows)[:len(COLUMNS)] == list(COLUMNS) and rows.value.between(0, 1).all()
+        pd.testing.assert_frame_equal(rows[list(COLUMNS)][['task', 'value']],
+                                      results_frame(rows.to_dict('records'))[['task', 'value']])
+    assert not chart_names(compare_results({})).duplicated(['column', 'system', 'source']).any()
+
+
+def test_what_is_not_available_is_named_where_it_was_asked_for(tmp_path, capsys):
+    """A folder of resources that holds one data set of SemEval 2012, and none of the STS benchmark."""
+    from paranmt_lab.cli_measure import show_results
+    sets = sts_sets(tmp_path, ['STS12'])
+    sets.path[0].parent.mkdir(parents=True)
+    sets.path[0].write_bytes((settings().sample / 'graded.tsv').read_bytes())
+    results = {'overlap': measure(token_overlap, tmp_path, ['STS12', 'STS-B'])}
+    absent = unavailable(results)
+    assert absent == [*(f'STS12 {name}' for name in sets.dataset[1:]), 'STS-B']
+    show_results(results, paper=False)
+    said = ' '.join(capsys.readouterr().out.split())
+    assert f"Not available here: {', '.join(absent)}." in said and '2014' not in said
+    assert unavailable({'overlap': measure(token_overlap, tmp_path)})[-4:] == ['STS14', 'STS15', 'STS16', 'STS17']
+    assert unavailable({}) == []
+
+
+def test_the_terminal_names_the_metric_of_a_task_that_has_another_one(capsys):
+    from paranmt_lab.cli_measure import show_results
+    rows = [dict(task='STS17', dataset='en-en', metric='pearson', value=.8, n=250, system='a'),
+            dict(task='detection', dataset='sample', metric='auc', value=.7, n=160, system='a')]
+    for n, title in (1, "over a year's data sets; * without"), (2, "data sets, auc x 100 on detection; * without"):
+        show_results({'a': results_frame(rows[:n])}, paper=False)
+        assert title in ' '.join(capsys.readouterr().out.split())

@@ -8,13 +8,32 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.lookup import TypeTable, cut, rows_of, table_of
+from paranmt_lab.lookup import TypeTable, hashed_tokens, rows_of, table_of
 from paranmt_lab.settings import settings
-from paranmt_lab.text import (FEATURES, POLICIES, TOKEN, Packed, VectorFileError, Vocabulary, VocabularyError, char_ngrams,
-                              gather, join, ngrams, pack, read_vectors, tokenize, tokenize_slowly)
+from paranmt_lab.text import (
+    FEATURES,
+    POLICIES,
+    SPLITS,
+    TOKEN,
+    Packed,
+    VectorFileError,
+    Vocabulary,
+    VocabularyError,
+    char_ngrams,
+    cut_of,
+    gather,
+    join,
+    ngrams,
+    pack,
+    read_vectors,
+    tokenize,
+    tokenize_slowly,
+)
 
 # Text dense in what the tokeniser decides on: n't, apostrophes, marks, digits, odd spaces, emoji, lone surrogates.
-TRICKY = st.text(st.sampled_from("nNt'’sdmlrevx_09.-  \t\n\u00a0\u0301\u0345\u200b\ufe0fßİΣΑǅ½日👍\0\x1c\ud800"), max_size=40)
+ODD_SPACES = "\t\n\x1c\x1f\x85\u00a0\u3000"
+TRICKY = st.text(st.sampled_from(ODD_SPACES + "nNt'’sdmlrevx_09.-  \u0301\u0345\u200b\ufe0fßİΣΑǅ½日👍\0\ud800"),
+                 max_size=40)
 
 
 @hypothesis_settings(max_examples=500, deadline=None)
@@ -45,7 +64,8 @@ def test_word_characters_of_the_pattern_are_those_of_the_reference():
         c = chr(point)
         if 0xD800 <= point < 0xE000 or c in "'’": continue
         assert bool(TOKEN.fullmatch(c)) == (not c.isspace()), hex(point)
-        assert (len(TOKEN.findall(f'a{c}')) == 1) == (c.isalnum() or c == '_' or c.isspace() or '\u0300' <= c <= '\u036f'), hex(point)
+        assert ((len(TOKEN.findall(f'a{c}')) == 1)
+                == (c.isalnum() or c == '_' or c.isspace() or '\u0300' <= c <= '\u036f')), hex(point)
 
 
 def test_long_sentences_take_linear_time():
@@ -61,58 +81,70 @@ def test_every_sentence_has_rows_of_the_matrix(sentences, policy, feature, new):
     assert ids and all(0 <= i < len(vocabulary) for i in ids)
 
 
-def plainly(feature, sentences, vocabulary): return pack(vocabulary.ids(FEATURES[feature](s)) for s in sentences)
+def plainly(feature, sentences, vocabulary):
+    return pack(map(vocabulary.ids, map(cut_of(feature, vocabulary.split), sentences)))
 
 
-def same(a, b): return (a.ids.dtype, a.offsets.dtype) == (np.int32, np.int64) and np.array_equal(a.ids, b.ids) and np.array_equal(a.offsets, b.offsets)
+def same(a, b):
+    return ((a.ids.dtype, a.offsets.dtype) == (np.int32, np.int64)
+            and np.array_equal(a.ids, b.ids) and np.array_equal(a.offsets, b.offsets))
 
 
 SENTENCES = st.lists(st.one_of(TRICKY, st.text(max_size=30)), max_size=8)
 
 
 @hypothesis_settings(max_examples=500, deadline=None)
-@given(st.lists(TRICKY, max_size=6), SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
-@example(['ΑΣ'], ['ΑΣ ΑΣΑ\ud800', 'İ', "n't"], 'reference', 'word')
-def test_compiled_rows_are_the_plain_ones(known, sentences, policy, feature):
-    vocabulary = Vocabulary.build(map(FEATURES[feature], known), policy=policy)
+@given(st.lists(TRICKY, max_size=6), SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)),
+       st.sampled_from(SPLITS))
+@example(['ΑΣ'], ['ΑΣ ΑΣΑ\ud800', 'İ', "n't"], 'reference', 'word', 'words')
+@example(['ΑΣ dog'], ['ΑΣ ΑΣΑ\ud800', 'İ', "n't’s", 'dog, «Dog»\xa0ΑΣ'], 'reference', 'word', 'space')
+def test_compiled_rows_are_the_plain_ones(known, sentences, policy, feature, split):
+    vocabulary = Vocabulary.build(map(cut_of(feature, split), known), policy=policy, split=split)
     plain = plainly(feature, sentences, vocabulary)
     assert all(same(rows_of(feature, sentences, vocabulary, threads), plain) for threads in (1, 2))
     assert same(join([rows_of(feature, part, vocabulary) for part in (sentences[:3], sentences[3:])]), plain)
 
 
 @hypothesis_settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(TRICKY, st.text(max_size=4)), unique=True, max_size=9), SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)))
-def test_a_vocabulary_of_any_strings_finds_what_the_dictionary_finds(tokens, sentences, policy, feature):
-    vocabulary = Vocabulary(tokens, policy=policy)
+@given(st.lists(st.one_of(TRICKY, st.text(max_size=4)), unique=True, max_size=9),
+       SENTENCES, st.sampled_from(POLICIES), st.sampled_from(sorted(FEATURES)), st.sampled_from(SPLITS))
+def test_a_vocabulary_of_any_strings_finds_what_the_dictionary_finds(tokens, sentences, policy, feature, split):
+    vocabulary = Vocabulary(tokens, policy=policy, split=split)
     assert same(rows_of(feature, sentences, vocabulary), plainly(feature, sentences, vocabulary))
     assert table_of(vocabulary).tokens == tokens
 
 
 @hypothesis_settings(max_examples=300, deadline=None)
-@given(st.lists(SENTENCES, max_size=5), st.sampled_from(sorted(FEATURES)))
-def test_types_are_numbered_as_a_dictionary_would(batches, feature):
-    types, numbers = TypeTable(feature), {}
+@given(st.lists(SENTENCES, max_size=5), st.sampled_from(sorted(FEATURES)), st.sampled_from(SPLITS))
+def test_types_are_numbered_as_a_dictionary_would(batches, feature, split):
+    types, numbers = TypeTable(feature, split), {}
     for batch in batches:
-        assert same(types.number(batch), pack([numbers.setdefault(t, len(numbers) + 1) for t in FEATURES[feature](s)] or [0] for s in batch))
+        sentences = map(cut_of(feature, split), batch)
+        expected = pack([numbers.setdefault(t, len(numbers) + 1) for t in tokens] or [0] for tokens in sentences)
+        assert same(types.number(batch), expected)
     assert (types.tokens, len(types)) == (list(numbers), len(numbers))
 
 
 def test_every_character_is_folded_and_cut_as_python_does():
     "Each code point of Unicode, between letters and at the end: a million sentences."
     sentences = [f'a{chr(point)}n{chr(point)}' for point in range(sys.maxunicode + 1)]
-    for feature in ('word', 'trigram'):
-        tokens = cut(feature, sentences)
+    for feature, split in (('word', 'words'), ('word', 'space'), ('trigram', 'words')):
+        tokens = hashed_tokens(feature, sentences, split)
         text = tokens.points.tobytes().decode('utf-32-le', 'surrogatepass')
         found = [text[i:j] for i, j in zip(tokens.begins.tolist(), tokens.ends.tolist())]
-        assert found == [t for s in sentences for t in FEATURES[feature](s)]
+        assert found == [t for s in sentences for t in cut_of(feature, split)(s)]
 
 
 def test_long_texts_threads_and_arrow_columns():
-    sentences = ['late ' * 250_000, '', 'n' * 1_000_000, "n't" * 100_000, 'Σ' * 50_000, *['It is late.'] * 10_000, '\ud800', *['👍’s'] * 10_000]
-    for feature, policy in zip(sorted(FEATURES), (*POLICIES, 'drop')):
-        vocabulary = Vocabulary.build(map(FEATURES[feature], sentences[:3] + sentences[-2:]), policy=policy)
+    sentences = ['late ' * 250_000, '', 'n' * 1_000_000, "n't" * 100_000,
+                 'Σ' * 50_000, *['It is late.'] * 10_000, '\ud800', *['👍’s'] * 10_000]
+    cases = [*zip(sorted(FEATURES), (*POLICIES, 'drop'), ['words'] * 4), ('word', 'reference', 'space')]
+    for feature, policy, split in cases:
+        known = map(cut_of(feature, split), sentences[:3] + sentences[-2:])
+        vocabulary = Vocabulary.build(known, policy=policy, split=split)
         plain = plainly(feature, sentences, vocabulary)
-        assert same(rows_of(feature, sentences, vocabulary), plain) and same(rows_of(feature, tuple(sentences), vocabulary, 3), plain)
+        assert same(rows_of(feature, sentences, vocabulary), plain)
+        assert same(rows_of(feature, tuple(sentences), vocabulary, 3), plain)
         whole = [s for s in sentences if '\ud800' not in s]
         plain = plainly(feature, whole, vocabulary)
         for kind in (pa.string(), pa.large_string()):
@@ -121,15 +153,19 @@ def test_long_texts_threads_and_arrow_columns():
             assert same(rows_of(feature, pa.chunked_array([column[:7], column[7:]]), vocabulary, 2), plain)
 
 
-@pytest.mark.parametrize('feature', FEATURES)
-def test_compiled_rows_over_the_resources(feature):
+@pytest.mark.parametrize('feature, split', [*((feature, 'words') for feature in FEATURES), ('word', 'space')])
+def test_compiled_rows_over_the_resources(feature, split):
     "Every text column of the bitexts, paraphrases and evaluation sets: the first sentences of each, all languages."
     compared, most = 0, 8000 if feature == 'word' else 2000
-    for path in sorted((settings().resources / 'train' / 'bitext').glob('*.parquet')) + sorted((settings().resources / 'eval').rglob('*.*sv')):
-        if path.suffix == '.parquet': columns = [pq.read_table(path, columns=[c])[c].slice(0, most).drop_null().to_pylist() for c in ('source', 'reference')]
+    for path in (sorted((settings().resources / 'train' / 'bitext').glob('*.parquet'))
+                 + sorted((settings().resources / 'eval').rglob('*.*sv'))):
+        if path.suffix == '.parquet':
+            columns = [pq.read_table(path, columns=[c])[c].slice(0, most).drop_null().to_pylist()
+                       for c in ('source', 'reference')]
         else: columns = [path.read_text(encoding='utf-8', errors='surrogateescape').split('\n')[:most]]
         for sentences in columns:
-            vocabulary = Vocabulary.build(map(FEATURES[feature], sentences), min_count=2, max_size=50_000, policy=POLICIES[compared % 3])
+            vocabulary = Vocabulary.build(map(cut_of(feature, split), sentences), min_count=2,
+                                          max_size=50_000, policy=POLICIES[compared % 3], split=split)
             assert same(rows_of(feature, sentences, vocabulary, 2), plainly(feature, sentences, vocabulary)), path.name
             compared += len(sentences)
     if not compared: pytest.skip('no resources here')
@@ -172,6 +208,17 @@ def test_vocabulary_files(tmp_path):
     with pytest.raises(VocabularyError, match='v.parquet: 1 tokens are repeated'): Vocabulary.load(path)
     pq.write_table(pa.table({'token': ['a'], 'count': [1]}), path)
     with pytest.raises(VocabularyError, match='expected a vocabulary'): Vocabulary.load(path)
+
+
+def test_the_split_stands_in_the_file_only_where_it_is_not_that_of_older_files(tmp_path):
+    for split in SPLITS: Vocabulary(['dog,'], [3], 'reference', split).save(tmp_path / split)
+    words, space = (pq.read_schema(tmp_path / split).metadata for split in SPLITS)
+    assert (words, space) == ({b'policy': b'reference'}, {b'policy': b'reference', b'split': b'space'})
+    assert [Vocabulary.load(tmp_path / split).split for split in SPLITS] == list(SPLITS)
+    table = pq.read_table(tmp_path / 'space')
+    pq.write_table(table.replace_schema_metadata({'policy': 'drop', 'split': 'comma'}), tmp_path / 'space')
+    with pytest.raises(VocabularyError, match="space: split 'comma', expected one of words, space"):
+        Vocabulary.load(tmp_path / 'space')
 
 
 def test_tokens_that_are_not_text_stay_out_of_the_vocabulary(tmp_path):

@@ -12,7 +12,15 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from .agreement import COEFFICIENTS, LABELS, Agreement, _agreement, _places, as_frame, disagreement
+from paranmt_lab.annotation.agreement import (
+    COEFFICIENTS,
+    Agreement,
+    agreement_of,
+    as_frame,
+    disagreement,
+    rating_places,
+)
+from .campaigns import LABELS
 
 # %% ../../nbs/35_annotation.kappa.ipynb #cc00baa9
 def pair_tables(
@@ -21,24 +29,33 @@ def pair_tables(
     labels:Sequence=LABELS,   # All labels of the scale, in order
 ) -> dict[tuple, np.ndarray]: # (first, second) to counts[label of the first, label of the second]
     "How often two people gave which labels to the same item, for all pairs of people who share items."
-    rows = _places(ratings, scale, labels)
+    rows = rating_places(ratings, scale, labels)
     who, people = pd.factorize(rows.annotator, sort=True)
     item, q = pd.factorize(rows['item'])[0], len(labels)
     order = np.lexsort((who, item))
-    item, who, place, keys = item[order], who[order].astype(np.int64), rows.place.to_numpy()[order], []
+    item, who, place = item[order], who[order].astype(np.int64), rows.place.to_numpy()[order]
+    keys = [np.zeros(0, np.int64)]
     for lag in range(1, int(np.bincount(item).max(initial=0))):
         same = np.flatnonzero(item[lag:] == item[:-lag])
-        keys.append(((who[same] * len(people) + who[same + lag]) * q + place[same]) * q + place[same + lag])
-    key, n = np.unique(np.concatenate(keys) if keys else np.zeros(0, np.int64), return_counts=True)
+        pair = who[same] * len(people) + who[same + lag]
+        keys.append((pair * q + place[same]) * q + place[same + lag])
+    key, n = np.unique(np.concatenate(keys), return_counts=True)
     pair, cell = np.divmod(key, q * q)
-    return {(people[p // len(people)], people[p % len(people)]): np.bincount(cell[pair == p], n[pair == p], q * q).reshape(q, q).astype(np.int64) for p in np.unique(pair)}
+    tables = {}
+    for p in np.unique(pair):
+        counts = np.bincount(cell[pair == p], n[pair == p], q * q)
+        tables[people[p // len(people)], people[p % len(people)]] = counts.reshape(q, q).astype(np.int64)
+    return tables
 
 # %% ../../nbs/35_annotation.kappa.ipynb #a5c47153
 def _cohen(R, w, labels, kind):
-    cells, V = w.reshape(-1, len(labels), len(labels)) / np.maximum(w.sum(1), 1e-300)[:, None, None], disagreement(labels, kind)
-    return np.where(w.sum(1) > 0, (cells * V).sum((1, 2)), np.nan), ((cells.sum(2) @ V) * cells.sum(1)).sum(1)
+    V, total = disagreement(labels, kind), w.sum(1)
+    cells = w.reshape(-1, len(labels), len(labels)) / np.maximum(total, 1e-300)[:, None, None]
+    d_o = np.where(total > 0, (cells * V).sum((1, 2)), np.nan)
+    return d_o, ((cells.sum(2) @ V) * cells.sum(1)).sum(1)
 
-KAPPAS = {'kappa': partial(_cohen, kind='nominal'), 'kappa linear': partial(_cohen, kind='linear'), 'kappa quadratic': partial(_cohen, kind='quadratic')}
+KAPPAS = {'kappa': partial(_cohen, kind='nominal'), 'kappa linear': partial(_cohen, kind='linear'),
+          'kappa quadratic': partial(_cohen, kind='quadratic')}
 
 # %% ../../nbs/35_annotation.kappa.ipynb #55d441af
 def pair_agreement(
@@ -51,8 +68,9 @@ def pair_agreement(
     "Coefficients of two people's agreement from the table of their labels."
     each = np.eye(len(labels), dtype=np.int64)
     R, times = (each[:, None] + each[None]).reshape(-1, len(labels)), np.asarray(table, np.int64).ravel()
-    if not times.sum(): resamples = 0
-    return {r.coefficient: r for r in _agreement(R, times, np.zeros(len(times)), names, labels, 1., resamples, seed, COEFFICIENTS | KAPPAS)}
+    results = agreement_of(R, times, np.zeros(len(times)), names, labels, resamples=resamples if times.sum() else 0,
+                           seed=seed, functions=COEFFICIENTS | KAPPAS)
+    return {result.coefficient: result for result in results}
 
 # %% ../../nbs/35_annotation.kappa.ipynb #bd0d2065
 def by_pair(
@@ -64,6 +82,9 @@ def by_pair(
     seed:int=0,               # Of the resamples
 ) -> pd.DataFrame:            # first, second, and the columns of `as_frame`
     "Coefficients of all pairs of people who have items in common."
-    parts = [as_frame(pair_agreement(t, names, labels, resamples, seed).values()).assign(first=a, second=b) for (a, b), t in pair_tables(ratings, scale, labels).items()]
+    parts = []
+    for (first, second), table in pair_tables(ratings, scale, labels).items():
+        results = pair_agreement(table, names, labels, resamples, seed)
+        parts.append(as_frame(results.values()).assign(first=first, second=second))
     frame = pd.concat(parts, ignore_index=True) if parts else as_frame([]).assign(first='', second='')
     return frame[['first', 'second', *frame.columns[:-2]]]

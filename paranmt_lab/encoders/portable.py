@@ -5,10 +5,12 @@
 # %% auto #0
 __all__ = ['TOKEN', 'GRAMS', 'SEGMENTED', 'Packed', 'LAYERS', 'tokens_of', 'without_punctuation', 'Vocabulary', 'Subwords',
            'Average', 'steps_of', 'in_text_order', 'LstmWeights', 'pooled', 'Lstm', 'GruWeights', 'Gran', 'Add',
-           'Concat', 'make_layer', 'PortableEncoder', 'restored', 'load', 'save']
+           'Concat', 'make_layer', 'PortableEncoder', 'restored', 'vocabulary_facts', 'load', 'save']
 
 # %% ../../nbs/13_encoders.portable.ipynb #7122dfce
-import json, re, unicodedata
+import json
+import re
+import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,11 +26,13 @@ TOKEN = re.compile(r"\w[\w\u0300-\u036f]*(?:(?<!n)|(?!'t(?!\w)))"  # a word, but
 GRAMS = {'trigram': 3, 'fourgram': 4, 'fivegram': 5}  # features that are character n-grams, and their n
 
 def tokens_of(
-    feature:str,  # `word`, or a key of `GRAMS`
-    text:str,     # One sentence, any text
-) -> list[str]:   # Lower-cased tokens
+    feature:str,        # `word`, or a key of `GRAMS`
+    text:str,           # One sentence, any text
+    split:str='words',  # How words are cut: by `TOKEN` (`words`) or at white space (`space`)
+) -> list[str]:         # Lower-cased tokens
     "Cut a sentence into words and punctuation marks, or into character n-grams."
-    if feature not in GRAMS: return TOKEN.findall(text.lower().replace('’', "'"))
+    if feature not in GRAMS:
+        return text.lower().split() if split == 'space' else TOKEN.findall(text.lower().replace('’', "'"))
     s, n = f' {text.lower()} ', GRAMS[feature]
     return [s[i:i + n] for i in range(len(s) - n + 1)]
 
@@ -43,10 +47,12 @@ def without_punctuation(
 class Vocabulary:
     "Tokens and their rows; the last row is for what is unknown."
     def __init__(self,
-        tokens:list[str], # Distinct tokens in the order of their rows
-        policy:str,       # What becomes of an unknown token: `vector`, `drop` or `reference`
+        tokens:list[str],  # Distinct tokens in the order of their rows
+        policy:str,        # What becomes of an unknown token: `vector`, `drop` or `reference`
+        split:str='words', # How text is cut into words: see `tokens_of`
     ):
-        self.tokens, self.policy, self.unknown = tokens, policy, len(tokens)
+        if split not in ('words', 'space'): raise ValueError(f'split {split!r}, expected words or space')
+        self.tokens, self.policy, self.split, self.unknown = tokens, policy, split, len(tokens)
         self.index = {t: i for i, t in enumerate(tokens)}
 
     def rows(self,
@@ -67,7 +73,8 @@ class Subwords:
     def __init__(self,
         model:bytes, # Content of a `.model` file
     ):
-        try: from sentencepiece import SentencePieceProcessor
+        try:
+            from sentencepiece import SentencePieceProcessor
         except ImportError: raise ImportError('this encoder reads subwords: pip install sentencepiece') from None
         self.model, self.processor = model, SentencePieceProcessor(model_proto=model)
 
@@ -103,7 +110,7 @@ class Average(nn.Module):
 # %% ../../nbs/13_encoders.portable.ipynb #d90ab1a5
 def steps_of(
     offsets:Tensor, # [n + 1] where each sentence begins, and T
-) -> tuple[list[int], Tensor, Tensor]: # How many sentences have a token at each step; [T] which tokens, from the left and from the right
+) -> tuple[list[int], Tensor, Tensor]: # Sentences that have a token at each step; [T] tokens from left and from right
     "Cut sentences of different lengths into time steps."
     lengths = offsets.diff()
     order = lengths.argsort(descending=True, stable=True)
@@ -113,6 +120,7 @@ def steps_of(
     sentence = order[torch.arange(len(time), device=offsets.device) - before]
     return active.tolist(), offsets[sentence] + time, offsets[sentence + 1] - 1 - time
 
+# %% ../../nbs/13_encoders.portable.ipynb #ae26ae06
 def in_text_order(
     states:list[Tensor], # States of each step
     at_t:Tensor,         # [T] which tokens they belong to
@@ -132,7 +140,9 @@ class LstmWeights(nn.Module):
     ):
         super().__init__()
         empty = lambda *shape: nn.Parameter(torch.zeros(directions, *shape))
-        self.input_kgd, self.recurrent_kgh, self.bias_kg = empty(4 * hidden, dim), empty(4 * hidden, hidden), empty(4 * hidden)
+        self.input_kgd = empty(4 * hidden, dim)
+        self.recurrent_kgh = empty(4 * hidden, hidden)
+        self.bias_kg = empty(4 * hidden)
         self.peephole_kph = empty(3, hidden) if peepholes else None
 
     def forward(self,
@@ -141,7 +151,8 @@ class LstmWeights(nn.Module):
     ) -> list[Tensor]:  # [T, h] states, one tensor a direction
         "Run every direction."
         active, *readings = steps_of(offsets)
-        return [self.read(k, F.linear(x_td, self.input_kgd[k], self.bias_kg[k]), active, at_t) for k, at_t in zip(range(len(self.bias_kg)), readings)]
+        return [self.read(k, F.linear(x_td, self.input_kgd[k], self.bias_kg[k]), active, at_t)
+                for k, at_t in zip(range(len(self.bias_kg)), readings)]
 
     def read(self,
         k:int,            # Direction
@@ -190,7 +201,11 @@ class Lstm(nn.Module):
         reference:bool,     # The quirks of `max` and `last` of that time
     ):
         super().__init__()
-        self.feature, self.features, self.pooling, self.join, self.reference = feature, [feature], pooling, join, reference
+        self.feature = feature
+        self.features = [feature]
+        self.pooling = pooling
+        self.join = join
+        self.reference = reference
         self.dim = hidden * (2 if bidirectional and join == 'concat' else 1)
         self.weight_rd = nn.Parameter(torch.zeros(rows, dim))
         self.lstm = LstmWeights(dim, hidden, 2 if bidirectional else 1, peepholes)
@@ -215,7 +230,9 @@ class GruWeights(nn.Module):
     ):
         super().__init__()
         empty = lambda *shape: nn.Parameter(torch.zeros(*shape))
-        self.input_gd, self.recurrent_gh, self.bias_g = empty(3 * hidden, dim), empty(3 * hidden, hidden), empty(hidden if reference else 3 * hidden)
+        self.input_gd = empty(3 * hidden, dim)
+        self.recurrent_gh = empty(3 * hidden, hidden)
+        self.bias_g = empty(hidden if reference else 3 * hidden)
 
     def forward(self,
         x_td:Tensor,    # Embeddings of all tokens
@@ -249,7 +266,8 @@ class Gran(nn.Module):
         self.feature, self.features, self.dim = feature, [feature], dim
         self.weight_rd = nn.Parameter(torch.zeros(rows, dim))
         self.recurrent = GruWeights(dim, hidden, reference) if cell == 'gru' else LstmWeights(dim, hidden, 1, peepholes)
-        self.gate_dd, self.gate_dh, self.gate_d = (nn.Parameter(torch.zeros(*s)) for s in ((dim, dim), (dim, hidden), (dim,)))
+        self.gate_dd, self.gate_dh, self.gate_d = (nn.Parameter(torch.zeros(*s))
+                                                   for s in ((dim, dim), (dim, hidden), (dim,)))
 
     def forward(self,
         batch:dict[str, Packed], # Packed sentences by feature
@@ -257,7 +275,8 @@ class Gran(nn.Module):
         "Read, gate and average."
         ids, offsets = batch[self.feature]
         x_td = F.embedding(ids, self.weight_rd)
-        gates = (F.linear(x_td, self.gate_dd, self.gate_d) + F.linear(self.recurrent(x_td, offsets)[0], self.gate_dh)).sigmoid()
+        gates = (F.linear(x_td, self.gate_dd,
+                          self.gate_d) + F.linear(self.recurrent(x_td, offsets)[0], self.gate_dh)).sigmoid()
         return torch.segment_reduce(x_td * gates, 'mean', offsets=offsets, axis=0)
 
 # %% ../../nbs/13_encoders.portable.ipynb #e5e18447
@@ -268,10 +287,12 @@ class Add(nn.Module):
     ):
         super().__init__()
         self.parts = nn.ModuleList(map(make_layer, parts))
-        self.features, self.dim = list(dict.fromkeys(f for part in self.parts for f in part.features)), self.parts[0].dim
+        self.features = list(dict.fromkeys(f for part in self.parts for f in part.features))
+        self.dim = self.parts[0].dim
 
     def forward(self, batch): return sum(part(batch) for part in self.parts)  # of packed sentences by feature
 
+# %% ../../nbs/13_encoders.portable.ipynb #58e07bef
 class Concat(Add):
     "The parts' vectors side by side."
     def __init__(self,
@@ -285,12 +306,15 @@ class Concat(Add):
         vectors = [part(batch) for part in self.parts]
         return torch.cat(vectors if self.reference else [F.normalize(v, dim=1) for v in vectors], 1)
 
+# %% ../../nbs/13_encoders.portable.ipynb #ae0ea8de
 LAYERS = {'average': Average, 'lstm': Lstm, 'gran': Gran, 'add': Add, 'concat': Concat}
 
 def make_layer(
     config:dict, # Type and arguments of a layer
 ) -> nn.Module:  # A layer of that shape
     "Build a layer from its description."
+    if config['type'] not in LAYERS:
+        raise ValueError(f"no layer of type {config['type']!r} here; there are {', '.join(LAYERS)}")
     return LAYERS[config['type']](**{k: v for k, v in config.items() if k != 'type'})
 
 # %% ../../nbs/13_encoders.portable.ipynb #7cf0ed7f
@@ -318,8 +342,10 @@ class PortableEncoder(nn.Module):
         **kwargs,              # What other modules understand
     ) -> dict[str, Tensor]:    # input_ids, offsets [features, n + 1] into them
         "Cut sentences and look their tokens up."
-        cut = lambda feature, text: text if feature in SEGMENTED else tokens_of(feature, text)
-        rows = [v.rows(cut(feature, (prompt or '') + text)) for feature, v in self.vocabularies.items() for text in inputs]
+        def _rows_of(feature, text):
+            v = self.vocabularies[feature]
+            return v.rows(text if feature in SEGMENTED else tokens_of(feature, text, v.split))
+        rows = [_rows_of(feature, (prompt or '') + text) for feature in self.vocabularies for text in inputs]
         ends, n = torch.tensor([0, *map(len, rows)]).cumsum(0), len(inputs)
         return {'input_ids': torch.tensor([r for sentence in rows for r in sentence], dtype=torch.long),
                 'offsets': torch.stack([ends[k * n:k * n + n + 1] for k in range(len(self.vocabularies))])}
@@ -339,9 +365,17 @@ def restored(
 ) -> dict[str, Tensor]:       # Those of a layer, float32
     "Undo the compression of weights."
     scales = {name.removesuffix('.scale'): t for name, t in stored.items() if name.endswith('.scale')}
-    return {name: t.float() * scales[name][:, None] if name in scales else t.float() for name, t in stored.items() if not name.endswith('.scale')}
+    return {name: t.float() * scales[name][:, None] if name in scales else t.float()
+            for name, t in stored.items() if not name.endswith('.scale')}
 
 # %% ../../nbs/13_encoders.portable.ipynb #aa87c782
+def vocabulary_facts(
+    vocabulary:Vocabulary, # Vocabulary of tokens
+) -> dict:                 # Content of `vocabulary-FEATURE.json`
+    "A vocabulary as JSON; the split is left out where it is `words`, as in older folders."
+    split = {} if vocabulary.split == 'words' else dict(split=vocabulary.split)
+    return dict(policy=vocabulary.policy) | split | dict(tokens=vocabulary.tokens)
+
 def load(
     cls:type,        # Class of the encoder
     input_path:str,  # Folder of an exported encoder
@@ -351,9 +385,11 @@ def load(
     read = lambda name: json.loads((folder / name).read_text(encoding='utf-8'))
     config = read('encoder.json')
     with torch.device('meta'): features = make_layer(config['layer']).features
-    if unknown := [f for f in features if f not in ('word', *GRAMS, *SEGMENTED)]: raise ValueError(f"{folder / 'encoder.json'}: unknown features {unknown}")
+    if unknown := [f for f in features if f not in ('word', *GRAMS, *SEGMENTED)]:
+        raise ValueError(f"{folder / 'encoder.json'}: unknown features {unknown}")
     pieces = lambda f: Subwords((folder / f'vocabulary-{f}.model').read_bytes())
-    encoder = cls(config, {f: pieces(f) if f in SEGMENTED else Vocabulary(**read(f'vocabulary-{f}.json')) for f in features})
+    encoder = cls(config,
+                  {f: pieces(f) if f in SEGMENTED else Vocabulary(**read(f'vocabulary-{f}.json')) for f in features})
     encoder.layer.load_state_dict(restored(load_file(folder / 'weights.safetensors')))
     return encoder.eval()
 
@@ -366,11 +402,13 @@ def save(
 ):
     "Write an encoder, in float32."
     folder, config = Path(output_path), {k: v for k, v in self.described.items() if k not in ('dtype', 'files')}
-    write = lambda name, value: (folder / name).write_text(json.dumps(value, ensure_ascii=False) + '\n', encoding='utf-8')
+    write = lambda name, value: (folder / name).write_text(json.dumps(value, ensure_ascii=False) + '\n',
+                                                           encoding='utf-8')
     for feature, v in self.vocabularies.items():
         if feature in SEGMENTED: (folder / f'vocabulary-{feature}.model').write_bytes(v.model)
-        else: write(f'vocabulary-{feature}.json', dict(policy=v.policy, tokens=v.tokens))
-    save_file({name: t.detach().cpu().contiguous() for name, t in self.layer.state_dict().items()}, folder / 'weights.safetensors')
+        else: write(f'vocabulary-{feature}.json', vocabulary_facts(v))
+    save_file({name: t.detach().cpu().contiguous() for name, t in self.layer.state_dict().items()},
+              folder / 'weights.safetensors')
     write('encoder.json', config | {'dtype': 'float32'})
 
 PortableEncoder.load, PortableEncoder.save = classmethod(load), save

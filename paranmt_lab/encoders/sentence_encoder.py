@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['KNOWN', 'MAX_CHARACTERS', 'DTYPES', 'FORMAT', 'VERSION', 'EncoderError', 'SentenceEncoder', 'cosines',
-           'build_encoder', 'vector_coverage', 'concatenate']
+           'build_encoder', 'vector_coverage', 'concatenate', 'encoder_identity', 'open_encoder']
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c1ccd741
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from copy import deepcopy
@@ -22,10 +21,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from .layers import Concat, Layer, tensors
-from .zoo import Recurrent, compose, layer_of, leaves, make_layer, model_name
+from .names import Recurrent
+from .threads import faster, one_thread
+from .zoo import compose, layer_of, leaves, make_layer, model_name
+from ..jobs.progress import Progress
 from ..lookup import Text, bounded, in_threads, rows_of, texts, utf8
-from ..runs import Progress
-from ..settings import atomic, checksum, inside, read_json, write_json
+from ..models import find_encoder, run_of
+from ..settings import Settings, atomic, checksum, inside, read_json, sync_file, write_json
 from ..subwords import SEGMENTERS, Subwords, read_vocabulary, vocabulary_file
 from ..text import FEATURES, Packed, Vocabulary
 
@@ -37,10 +39,15 @@ class EncoderError(ValueError):
 def _check_rows(layer, vocabularies):
     "Refuse a layer whose matrices have other rows than the vocabularies."
     for part in leaves(layer):
-        if part.feature not in vocabularies: raise EncoderError(f'the layer reads {part.feature!r}; there are vocabularies for {sorted(vocabularies)}')
-        rows, expected = len(part.weight_rd), len(vocabularies[part.feature])
-        if (part.feature in SEGMENTERS) != isinstance(vocabularies[part.feature], Subwords): raise EncoderError(f'{part.feature}: {vocabularies[part.feature]!r} is no vocabulary of that feature')
-        if rows != expected: raise EncoderError(f'{part.feature}: the layer has {rows:,} rows, its vocabulary {expected:,}')
+        feature = part.feature
+        if feature not in vocabularies:
+            raise EncoderError(f'the layer reads {feature!r}; there are vocabularies for {sorted(vocabularies)}')
+        vocabulary = vocabularies[feature]
+        if (feature in SEGMENTERS) != isinstance(vocabulary, Subwords):
+            raise EncoderError(f'{feature}: {vocabulary!r} is no vocabulary of that feature')
+        rows, expected = len(part.weight_rd), len(vocabulary)
+        if rows != expected:
+            raise EncoderError(f'{feature}: the layer has {rows:,} rows, its vocabulary {expected:,}')
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #6a6e27f9
 KNOWN = *FEATURES, *SEGMENTERS  # features that can be read
@@ -54,7 +61,8 @@ class SentenceEncoder:
         unknown = [f for f in layer.features() if f not in KNOWN]
         if unknown: raise EncoderError(f'the layer reads the features {unknown}; known are {list(KNOWN)}')
         _check_rows(layer, vocabularies)
-        self.layer, self.vocabularies = layer, {f: vocabularies[f] for f in layer.features()}
+        self.layer, self.identity = layer, {}
+        self.vocabularies = {f: vocabularies[f] for f in layer.features()}
 
     @property
     def dim(self): return self.layer.dim
@@ -62,17 +70,25 @@ class SentenceEncoder:
     def model(self): return model_name(self.layer)
     @property
     def device(self): return next(self.layer.parameters()).device
-    def __repr__(self): return f"SentenceEncoder({self.model}, {self.dim} dimensions, {', '.join(f'{f}: {len(v):,} rows' for f, v in self.vocabularies.items())})"
+
+    def __repr__(self):
+        sizes = ', '.join(f'{feature}: {len(v):,} rows' for feature, v in self.vocabularies.items())
+        return f'SentenceEncoder({self.model}, {self.dim} dimensions, {sizes})'
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #9c0e39b0
 MAX_CHARACTERS = 1 << 22  # most characters in a batch of more than one sentence
+
+def _lengths(block):
+    "How long each sentence is: characters of a string, bytes in an Arrow column."
+    if isinstance(block, pa.Array): return np.diff(utf8(block)[1])
+    return np.fromiter(map(len, block), np.int64, len(block))
 
 def _batches(sentences, size) -> Iterator[slice]:
     "Slices of sentences that are bounded in number and in characters."
     for a in range(0, len(sentences), size):
         block = sentences[a:a + size]
-        lengths = np.diff(utf8(block)[1]) if isinstance(block, pa.Array) else np.fromiter(map(len, block), np.int64, len(block))
-        yield from (slice(a + s.start, a + s.stop) for s in bounded(np.cumsum(lengths), MAX_CHARACTERS))
+        parts = bounded(np.cumsum(_lengths(block)), MAX_CHARACTERS)
+        yield from (slice(a + part.start, a + part.stop) for part in parts)
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #1f8a2f22
 @patch
@@ -94,23 +110,38 @@ def encode(self:SentenceEncoder,
 ) -> np.ndarray:          # dtype [n, dim], in the order of the sentences; mapped into memory from `out`
     "Encode sentences as vectors."
     if dtype not in ('float32', 'float16'): raise ValueError(f'dtype = {dtype!r}, expected float32 or float16')
-    sentences, done = texts(sentences), 0
+    sentences = texts(sentences)
     shape = len(sentences), self.dim
-    with atomic(out) if out else nullcontext() as part, Progress(len(sentences), 'sentences') if progress else nullcontext() as bar:
+    file = atomic(out) if out else nullcontext()
+    follow = Progress(len(sentences), 'sentences') if progress else nullcontext()
+    with file as part, follow as bar:
         vectors_nd = np.lib.format.open_memmap(part, 'w+', dtype, shape) if out else np.empty(shape, dtype)
-        with closing(in_threads(lambda batch: self._encode(sentences, batch, vectors_nd), _batches(sentences, batch_size), threads)) as counts:
-            for n in counts:
-                done += n
-                if bar: bar.advance(n)
-                if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {len(sentences)} sentences')
+        encode_batch = lambda batch: self._encode(sentences, batch, vectors_nd)
+        with closing(in_threads(encode_batch, _batches(sentences, batch_size), threads)) as counts:
+            _advance(bar, counts, len(sentences))
         if out: vectors_nd.flush()
     return np.load(out, mmap_mode='r') if out else vectors_nd
+
+def _advance(bar, counts, total):
+    "Work through the batches, whose sizes come as they are done; a bar shows them, and may ask to stop."
+    done = 0
+    for n in counts:
+        done += n
+        if bar: bar.advance(n)
+        if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {total} sentences')
 
 @patch
 @torch.inference_mode()
 def _encode(self:SentenceEncoder, sentences, batch, vectors_nd):
     "Put the vectors of a batch in their places; how many there are."
-    vectors_nd[batch] = self.layer.eval()(tensors(self.features(sentences[batch]), self.device)).cpu().numpy()
+    rows = tensors(self.features(sentences[batch]), self.device)
+    threads = torch.get_num_threads()
+    def forward(): return self.layer.eval()(rows).cpu().numpy()
+    def alone():
+        with one_thread(): return forward()
+    if threads == 1 or self.device.type != 'cpu' or any(part.time_width for part in leaves(self.layer)):
+        vectors_nd[batch] = forward()
+    else: vectors_nd[batch] = faster(('encode', self.model, threads), batch.stop - batch.start, forward, alone)
     return batch.stop - batch.start
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #5eddf626
@@ -131,7 +162,8 @@ def similarity(self:SentenceEncoder,
     batch_size:int=4096,      # Most sentences in a batch
 ) -> np.ndarray:              # float32 [n] cosines
     "How similar the sentences of each pair are."
-    if len(first) != len(second): raise ValueError(f'{len(first)} sentences cannot be compared with {len(second)}, one by one')
+    if len(first) != len(second):
+        raise ValueError(f'{len(first)} sentences cannot be compared with {len(second)}, one by one')
     blocks = [slice(i, i + 16 * batch_size) for i in range(0, len(first), 16 * batch_size)]
     return np.concatenate([np.empty(0, np.float32)] + [
         cosines(self.encode(first[b], batch_size), self.encode(second[b], batch_size)) for b in blocks])
@@ -149,21 +181,25 @@ def _start_words(layer, vocabulary, vectors):
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #f4eb0567
 def build_encoder(
-    model:str,                                         # As in paranmt.8: `WORD`, `TRIGRAM`, `WORD+TRIGRAM`, `WORD,TRIGRAM,LSTM`
-    vocabularies:Mapping[str, Vocabulary],             # Feature to vocabulary; those that the model does not read are left out
-    dim:int|Mapping[str, int]=300,                     # Size of the embeddings, or feature to size
-    vectors:tuple[Sequence[str], np.ndarray]|None=None, # Words and their vectors [w, d] to start from, as `read_vectors` gives them
-    seed:int=0,                                        # Of the random embeddings
-    reference:bool=False,                              # As the published programs: plain concatenation, peepholes, their initial weights
-    recurrent:Recurrent=Recurrent(),                   # Settings of LSTM, BLSTM and GRAN
-) -> SentenceEncoder:                                  # An encoder that has not been trained
+    model:str,                             # As in paranmt.8: `WORD`, `WORD+TRIGRAM`, `WORD,TRIGRAM,LSTM`
+    vocabularies:Mapping[str, Vocabulary], # Feature to vocabulary; a feature that the model does not read is left out
+    dim:int|Mapping[str, int]=300,         # Size of the embeddings, or feature to size
+    vectors:tuple[Sequence[str], np.ndarray]|None=None, # Words and vectors [w, d] to start from, of `read_vectors`
+    seed:int=0,                            # Of the random embeddings
+    plain:bool=False,                      # Concatenate vectors as they are, and not each at unit length
+    recurrent:Recurrent=Recurrent(),       # Settings of LSTM, BLSTM and GRAN
+    embeddings:str='normal',               # First embeddings: `normal`, or `uniform` as in Opusparcus
+) -> SentenceEncoder:                      # An encoder that has not been trained
     "Make a new encoder."
     sizes = dict(dim) if isinstance(dim, Mapping) else dict.fromkeys(vocabularies, dim)
-    if vectors and sizes.get('word') != vectors[1].shape[1]:
-        raise EncoderError(f"word vectors have {vectors[1].shape[1]} dimensions, WORD is to have {sizes.get('word')}; give dim as {{'word': {vectors[1].shape[1]}, 'trigram': ...}}")
+    size = vectors[1].shape[1] if vectors else None
+    if vectors and size != sizes.get('word'):
+        raise EncoderError(f"word vectors have {size} dimensions, WORD is to have {sizes.get('word')}; "
+                           f"give dim as {{'word': {size}, 'trigram': ...}}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = layer_of(model, {f: len(v) for f, v in vocabularies.items()}, sizes, reference, recurrent)
+        rows = {feature: len(v) for feature, v in vocabularies.items()}
+        layer = layer_of(model, rows, sizes, plain, recurrent, embeddings)
     if vectors and 'word' in layer.features(): _start_words(layer, vocabularies['word'], vectors)
     return SentenceEncoder(layer, vocabularies)
 
@@ -172,35 +208,44 @@ def vector_coverage(
     vocabulary:Vocabulary,   # Words of the training data, with their counts
     words:Sequence[str],     # Words that have a vector
     missing:int=10,          # Frequent words without one to name
-) -> dict:                   # Shares of types and of running words that have one, and the most frequent ones that have none
+) -> dict:                   # Shares of types and of running words with a vector; the most frequent ones without
     "How much of a vocabulary some word vectors cover."
     words = set(words)
     known = np.array([token in words for token in vocabulary.tokens], bool)
     without = np.flatnonzero(~known)[:missing]
-    return dict(types=float(known.mean()) if len(known) else 0., words=float(vocabulary.counts[known].sum() / max(vocabulary.counts.sum(), 1)), found=int(known.sum()), of=len(known),
+    running = vocabulary.counts.sum()
+    return dict(types=float(known.mean()) if len(known) else 0.,
+                words=float(vocabulary.counts[known].sum() / max(running, 1)),
+                found=int(known.sum()),
+                of=len(known),
                 missing={vocabulary.tokens[i]: int(vocabulary.counts[i]) for i in without})
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c654807c
 @patch
 def remodelled(self:SentenceEncoder,
     model:str,             # As in paranmt.8
-    reference:bool=False,  # Concatenate parts as they are
+    plain:bool=False,      # Concatenate parts as they are
 ) -> SentenceEncoder:      # An encoder of that model with copies of the embeddings
     "The same embeddings in another model."
-    if model == self.model and reference == getattr(self.layer, 'reference', reference): return self
+    if model == self.model and plain == getattr(self.layer, 'reference', plain): return self
     own = {model_name(part): part for part in leaves(self.layer)}
     def _copy(name):
-        if name not in own: raise EncoderError(f"{self.model} has no part {name} that a {model} could start from; it has {', '.join(own)}")
-        return deepcopy(own[name])
-    return SentenceEncoder(compose(model, _copy, reference), self.vocabularies)
+        if name in own: return deepcopy(own[name])
+        raise EncoderError(f"{self.model} has no part {name} that a {model} could start from; it has {', '.join(own)}")
+    return SentenceEncoder(compose(model, _copy, plain), self.vocabularies)
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #9a8bb05d
 def _joint(a, b):
     "All tokens of two vocabularies, those of the first in their places."
-    if (a.tokens, a.policy) == (b.tokens, b.policy): return a
-    if not a.policy == b.policy == 'vector': raise EncoderError(f"vocabularies of policies {a.policy!r} and {b.policy!r} cannot be joined; only those with a vector for the unknown ('vector') can")
+    if (a.tokens, a.policy, a.split) == (b.tokens, b.policy, b.split): return a
+    if a.split != b.split:
+        raise EncoderError(f'vocabularies of splits {a.split!r} and {b.split!r} cannot be joined; '
+                           'both parts have to be trained on words that are cut alike')
+    if not a.policy == b.policy == 'vector':
+        raise EncoderError(f'vocabularies of policies {a.policy!r} and {b.policy!r} cannot be joined; '
+                           "only those with a vector for the unknown ('vector') can")
     more = [(t, n) for t, n in zip(b.tokens, b.counts) if t not in a]
-    return Vocabulary(a.tokens + [t for t, _ in more], [*a.counts, *(n for _, n in more)])
+    return Vocabulary(a.tokens + [t for t, _ in more], [*a.counts, *(n for _, n in more)], split=a.split)
 
 @torch.no_grad()
 def _rerowed(layer, own, others):
@@ -208,7 +253,9 @@ def _rerowed(layer, own, others):
     layer = deepcopy(layer)
     for part in leaves(layer):
         old, new = own[part.feature], others[part.feature]
-        if old.tokens != new.tokens: part.weight_rd = nn.Parameter(part.weight_rd[[old.index.get(t, old.unknown) for t in new.tokens] + [old.unknown]])
+        if old.tokens == new.tokens: continue
+        rows = [old.index.get(t, old.unknown) for t in new.tokens]
+        part.weight_rd = nn.Parameter(part.weight_rd[[*rows, old.unknown]])
     return layer
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #da3747a7
@@ -225,14 +272,17 @@ def concatenate(
 def _commonest(vocabulary, types):
     "A vocabulary of so many of the types that were counted most often, in the order in which they stood."
     rows = np.sort(np.argsort(-vocabulary.counts, kind='stable')[:types])
-    return Vocabulary([vocabulary.tokens[r] for r in rows], vocabulary.counts[rows], vocabulary.policy)
+    tokens = [vocabulary.tokens[r] for r in rows]
+    return Vocabulary(tokens, vocabulary.counts[rows], vocabulary.policy, vocabulary.split)
 
 @patch
 def pruned(self:SentenceEncoder,
     types:Mapping[str, int],  # Feature to the number of types that stay; a feature that is not named keeps all
 ) -> SentenceEncoder:         # A smaller encoder; this one stays as it is
     "The encoder with the commonest types alone."
-    if strange := set(types) - set(self.vocabularies): raise EncoderError(f"{self.model} reads no {', '.join(sorted(strange))}; it reads {', '.join(self.vocabularies)}")
+    if strange := set(types) - set(self.vocabularies):
+        raise EncoderError(f"{self.model} reads no {', '.join(sorted(strange))}; "
+                           f"it reads {', '.join(self.vocabularies)}")
     fewer = {f: _commonest(v, types.get(f, len(v))) for f, v in self.vocabularies.items()}
     return SentenceEncoder(_rerowed(self.layer, self.vocabularies, fewer), fewer)
 
@@ -254,16 +304,19 @@ def _shrink(state, dtype):
     bad = [name for name, t in state.items() if not t.isfinite().all()]
     if bad: raise EncoderError(f'{bad[0]} holds numbers that are not finite; such an encoder is not saved')
     if dtype == 'float32': return state
-    if dtype == 'float16': return {name: t.clamp(-65504, 65504).half() if t.ndim > 1 else t for name, t in state.items()}
+    if dtype == 'float16':
+        return {name: t.clamp(-65504, 65504).half() if t.ndim > 1 else t for name, t in state.items()}
     small = {name: _quantise(t) for name, t in state.items() if t.ndim == 2}
-    return ({name: t for name, t in state.items() if name not in small} | {name: q for name, (q, _) in small.items()}
-            | {f'{name}.scale': scale for name, (_, scale) in small.items()})
+    others = {name: t for name, t in state.items() if name not in small}
+    whole = {name: q for name, (q, _) in small.items()}
+    return others | whole | {f'{name}.scale': scale for name, (_, scale) in small.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #4df73341
 def _grow(stored):
     "The tensors of a layer from stored ones, as float32."
     scales = {name.removesuffix('.scale'): t for name, t in stored.items() if name.endswith('.scale')}
-    return {name: _restore(t, scales[name]) if name in scales else t.float() for name, t in stored.items() if not name.endswith('.scale')}
+    matrices = {name: t for name, t in stored.items() if not name.endswith('.scale')}
+    return {name: _restore(t, scales[name]) if name in scales else t.float() for name, t in matrices.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #cf863c7c
 FORMAT, VERSION = 'paranmt-encoder', 1
@@ -274,15 +327,18 @@ def save(self:SentenceEncoder,
     dtype:str='float32',   # How matrices are stored: `float32`, `float16` or `int8`
 ) -> Path:                 # The folder
     "Write the encoder as safetensors, Parquet and JSON."
-    folder, files = Path(folder), {}
+    folder = Path(folder)
     stored = _shrink(self.layer.state_dict(), dtype)
     with ExitStack() as stack:  # what is entered first is renamed last: encoder.json
-        part_of = {name: stack.enter_context(atomic(folder / name)) for name in ['encoder.json', *_files(self.layer)]}
+        names = ['encoder.json', *_files(self.layer)]
+        part_of = {name: stack.enter_context(atomic(folder / name)) for name in names}
         save_file(stored, part_of['weights.safetensors'])
         for feature, vocabulary in self.vocabularies.items(): vocabulary.save(part_of[vocabulary_file(feature)])
         files = {name: checksum(part) for name, part in part_of.items() if name != 'encoder.json'}
-        write_json(part_of['encoder.json'], dict(format=FORMAT, version=VERSION, model=self.model, dim=self.dim, dtype=dtype,
-                                                 layer=self.layer.config(), files=files))
+        write_json(part_of['encoder.json'], dict(
+            format=FORMAT, version=VERSION, model=self.model, dim=self.dim, dtype=dtype,
+            layer=self.layer.config(), files=files))
+        for part in part_of.values(): sync_file(part)  # all is on the disk before the first file is renamed
     for old in folder.glob('vocabulary-*'):  # of a model that stood here before
         if old.suffix in ('.parquet', '.model') and old.name not in files: old.unlink()
     return folder
@@ -290,14 +346,21 @@ def save(self:SentenceEncoder,
 def _files(layer): return ['weights.safetensors', *map(vocabulary_file, layer.features())]
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #7a7cac40
+def _config_file(folder):
+    path = Path(folder) / 'encoder.json'
+    if path.is_file(): return path
+    published = f'; st:{folder} opens it with sentence-transformers' if (path.parent / 'modules.json').is_file() else ''
+    raise EncoderError(f'{folder} holds no encoder: there is no encoder.json{published}')
+
 def _read_config(folder):
     "The checked content of `encoder.json` and the empty layer it describes."
-    path = folder / 'encoder.json'
-    if not path.is_file(): raise EncoderError(f'{folder} holds no encoder: there is no encoder.json')
+    path = _config_file(folder)
     try: config = read_json(path)
     except (ValueError, RecursionError) as e: raise EncoderError(f'{path}: {e}') from None
-    if not isinstance(config, dict) or config.get('format') != FORMAT: raise EncoderError(f'{path}: expected "format": "{FORMAT}"')
-    if config.get('version') != VERSION: raise EncoderError(f"{path}: version {config.get('version')}, this program reads version {VERSION}")
+    if not isinstance(config, dict) or config.get('format') != FORMAT:
+        raise EncoderError(f'{path}: expected "format": "{FORMAT}"')
+    if config.get('version') != VERSION:
+        raise EncoderError(f"{path}: version {config.get('version')}, this program reads version {VERSION}")
     try:
         with torch.device('meta'): layer = make_layer(config.get('layer'))
         unknown = [f for f in layer.features() if f not in KNOWN]
@@ -314,7 +377,9 @@ def _check_files(folder, config, layer):
     for name in expected:
         path = inside(folder, name)
         if not path.is_file(): raise EncoderError(f'{path} is missing; copy the whole folder again')
-        if (found := checksum(path)) != files[name]: raise EncoderError(f'{path} is damaged: checksum {found}, expected {files[name]}; copy it again')
+        own = checksum(path)
+        if own != files[name]:
+            raise EncoderError(f'{path} is damaged: checksum {own}, expected {files[name]}; copy it again')
     return [inside(folder, name) for name in expected]
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #69f024c6
@@ -323,9 +388,10 @@ def _fill(layer, path):
     try: stored = load_file(path)
     except (SafetensorError, OSError) as e: raise EncoderError(f'{path}: not a safetensors file: {e}') from None
     shapes = {name: tuple(t.shape) for name, t in layer.state_dict().items()}
-    scales = {f'{name}.scale': shape[:1] for name, shape in shapes.items() if stored.get(name, torch.empty(0)).dtype == torch.int8}
+    whole = [name for name in shapes if name in stored and stored[name].dtype == torch.int8]
+    expected = shapes | {f'{name}.scale': shapes[name][:1] for name in whole}
     found = {name: tuple(t.shape) for name, t in stored.items()}
-    if found != shapes | scales: raise EncoderError(f'{path}: tensors {str(found)[:300]}, expected {str(shapes | scales)[:300]}')
+    if found != expected: raise EncoderError(f'{path}: tensors {str(found)[:300]}, expected {str(expected)[:300]}')
     state = _grow(stored)
     if not all(t.isfinite().all() for t in state.values()): raise EncoderError(f'{path}: a number is not finite')
     layer.load_state_dict(state, assign=True)
@@ -342,3 +408,22 @@ def load(cls:SentenceEncoder,
     _fill(layer, weights)
     try: return cls(layer.to(device), {f: read_vocabulary(path) for f, path in zip(layer.features(), vocabularies)})
     except ValueError as e: raise EncoderError(f'{folder}: {e}') from None
+
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #1ee451f3
+def encoder_identity(
+    name:str,   # Name of an encoder of the workspace
+    s:Settings, # Settings
+) -> dict:      # Its `name`, and the `checksum` of `encoder.json`
+    "What a manifest says about an encoder."
+    folder, run = find_encoder(name, s).resolve(), run_of(name, s)
+    return dict(name=(run or folder).name, checksum=checksum(_config_file(folder)))
+
+def open_encoder(
+    name:str,                      # Name of an encoder of the workspace
+    s:Settings,                    # Settings
+    device:torch.device|str='cpu', # Where to encode
+) -> SentenceEncoder:              # The encoder
+    "Open an encoder of a run or of a model."
+    encoder = SentenceEncoder.load(find_encoder(name, s), device)
+    encoder.identity = encoder_identity(name, s)
+    return encoder

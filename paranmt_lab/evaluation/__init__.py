@@ -1,1 +1,1 @@
-"""Measuring encoders: semantic textual similarity by the protocol of the papers."""
+"""Measuring systems: tasks, results in long form, and the figures of the papers beside ours."""

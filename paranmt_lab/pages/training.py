@@ -12,10 +12,27 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from ..charts import COLOURS, training_curve
-from .parts import draw, escaped, legible, nothing_yet, source_line, stop_with, tsv
+from ..charts.base import COLOURS
+from ..charts.training import training_curve
+from ..jobs.comparison import compared, differing, numeric_figures
+from ..jobs.progress import duration
+from ..jobs.provenance import fingerprint
+from ..jobs.run import Run, list_runs, unreadable_runs
+from paranmt_lab.pages.parts import (
+    draw,
+    escaped,
+    in_address,
+    legible,
+    nothing_yet,
+    number,
+    one_of,
+    page_part,
+    page_view,
+    some_of,
+    source_line,
+    tsv,
+)
 from .work import work_at_hand
-from ..runs import Run, compared, differing, duration, fingerprint, list_runs, numeric_figures, read_progress, unreadable_runs
 from ..settings import settings
 
 # %% ../../nbs/62_pages.training.ipynb #1b1b3ab5
@@ -23,8 +40,11 @@ def runs_with_metrics(
     root:Path,    # Folder of all runs
 ) -> list[Run]:   # The youngest first
     "Runs that have learned something, or are about to."
-    when = lambda run: max(f.stat().st_mtime for name in ('metrics.jsonl', 'progress.json', 'config.json') if (f := run.folder / name).exists())
-    return sorted((run for run in list_runs(root) if any((run.folder / n).exists() for n in ('metrics.jsonl', 'progress.json'))), key=when, reverse=True)
+    when = lambda run: max(f.stat().st_mtime for name in ('metrics.jsonl', 'progress.json', 'config.json')
+                           if (f := run.folder / name).exists())
+    return sorted(
+        (run for run in list_runs(root) if any((run.folder / n).exists() for n in ('metrics.jsonl', 'progress.json'))),
+        key=when, reverse=True)
 
 # %% ../../nbs/62_pages.training.ipynb #c61fabeb
 MOST = len(COLOURS) # Runs that can be told apart in one picture
@@ -45,6 +65,7 @@ def last_of(
     known = metrics[figure].dropna() if figure in metrics else []
     return known.iloc[-1] if len(known) else None
 
+# %% ../../nbs/62_pages.training.ipynb #7afcd2c0
 def facts(
     runs:list[Run],       # Runs
     metrics:pd.DataFrame, # Of `compared`
@@ -53,10 +74,13 @@ def facts(
     rows = []
     for run in runs:
         own = metrics[metrics.run == run.name]
-        rows.append(dict(run=run.name, status=run.status, step=last_of(own, 'step'), epoch=last_of(own, 'epoch'), worked=duration(last_of(own, 'seconds')), development=last_of(own, 'development'),
-                         set=last_of(own, 'development_set'), corpus=str(run.config.get('corpus', '')), config=fingerprint(run.config), **run.origin()))
+        rows.append(dict(run=run.name, status=run.status, step=last_of(own, 'step'), epoch=last_of(own, 'epoch'),
+                         worked=duration(last_of(own, 'seconds')), development=last_of(own, 'development'),
+                         set=last_of(own, 'development_set'), corpus=str(run.config.get('corpus', '')),
+                         config=fingerprint(run.config), **run.origin()))
     told = differing(runs).drop(columns='corpus', errors='ignore')
-    return pd.DataFrame(rows).join(told.add_suffix(' (config)') if set(told) & set(rows[0]) else told, on='run') if rows else told
+    return (pd.DataFrame(rows).join(told.add_suffix(' (config)') if set(told) & set(rows[0]) else told, on='run')
+            if rows else told)
 
 # %% ../../nbs/62_pages.training.ipynb #2f6e8603
 SHOWN = {'step': '{:,.0f}', 'epoch': '{:.2f}', 'development': '{:.1f}'} # How figures are written
@@ -65,25 +89,34 @@ def as_told(
     table:pd.DataFrame, # Of `facts`
 ) -> pd.DataFrame:      # `fact` and a column for each run, all of it text
     "The facts as the page shows them."
-    cell = lambda fact, v: '' if pd.isna(v) else SHOWN[fact].format(v) if fact in SHOWN and isinstance(v, (int, float)) else legible(str(v), 80)
-    return pd.DataFrame({run.run: {fact: cell(fact, v) for fact, v in run.items() if fact != 'run'} for _, run in table.iterrows()}).rename_axis('fact').reset_index()
+    def _cell(fact, value):
+        if pd.isna(value): return ''
+        is_figure = fact in SHOWN and isinstance(value, (int, float))
+        return SHOWN[fact].format(value) if is_figure else legible(str(value), 80)
+    return pd.DataFrame({run.run: {fact: _cell(fact, v) for fact, v in run.items() if fact != 'run'}
+                         for _, run in table.iterrows()}).rename_axis('fact').reset_index()
 
 # %% ../../nbs/62_pages.training.ipynb #ebf4130d
-FIGURES = {'loss': 'Loss', 'development': 'Development score', 'active': 'Active hinges', 'pairs_per_second': 'Pairs per second', 'cosine_pairs': 'Cosine of pairs', 'cosine_negatives': 'Cosine of negatives'}
+FIGURES = {'loss': 'Loss', 'development': 'Development score',
+           'active': 'Active hinges', 'pairs_per_second': 'Pairs per second',
+           'cosine_pairs': 'Cosine of pairs', 'cosine_negatives': 'Cosine of negatives'}
 
 def figures_of(
     metrics:pd.DataFrame, # Of `compared`
 ) -> dict[str, str]:      # Figure to title, in the order of the page
     "What there is to draw."
     there = numeric_figures(metrics)
-    return {f: FIGURES.get(f, f.replace('_', ' ')) for f in [*FIGURES, *sorted(set(there) - set(FIGURES))] if f in there}
+    return {f: FIGURES.get(f, f.replace('_', ' '))
+            for f in [*FIGURES, *sorted(set(there) - set(FIGURES))] if f in there}
 
+# %% ../../nbs/62_pages.training.ipynb #35f8c021
 def development_sets(
     metrics:pd.DataFrame, # Of `compared`
 ) -> dict[str, list[str]]: # Name of a set to the runs that were measured on it
     "Which set each run's development scores are of."
     if 'development_set' not in metrics: return {}
-    scored = metrics.dropna(subset='development_set').astype({'development_set': str}).drop_duplicates(['run', 'development_set'])
+    scored = metrics.dropna(subset='development_set').astype({'development_set': str}).drop_duplicates(
+        ['run', 'development_set'])
     return scored.groupby('development_set').run.agg(list).to_dict()
 
 # %% ../../nbs/62_pages.training.ipynb #ccf662ab
@@ -96,8 +129,11 @@ def curve(
 ):                        # The chart, or None where there is nothing to draw
     "One figure of several runs."
     if x not in metrics or figure not in metrics: return None
-    there = metrics.assign(**{figure: numeric_figures(metrics).get(figure), x: pd.to_numeric(metrics[x], errors='coerce')}).dropna(subset=[figure, x])
-    return training_curve(there[['run', x, figure]].loc[:, lambda f: ~f.columns.duplicated()], figure, 1 if figure == 'development' else window, x, runs) if len(there) else None
+    there = metrics.assign(**{figure: numeric_figures(metrics).get(figure),
+                              x: pd.to_numeric(metrics[x], errors='coerce')}).dropna(subset=[figure, x])
+    if not len(there): return None
+    lines = there[['run', x, figure]].loc[:, lambda f: ~f.columns.duplicated()]
+    return training_curve(lines, figure, 1 if figure == 'development' else window, x, runs)
 
 # %% ../../nbs/62_pages.training.ipynb #24794513
 @st.cache_data(max_entries=24, ttl=3600, show_spinner=False)
@@ -106,22 +142,28 @@ def _read(folder, stamp):
     run = Run(Path(folder))
     return compared([run]), run.torn_lines
 
+# %% ../../nbs/62_pages.training.ipynb #7f6be396
 def _metrics(runs):
     "Metrics of the chosen runs, one below the other, and who has torn lines."
     found = {}
     for run in runs:
         path = run.folder / 'metrics.jsonl'
-        found[run.name] = _read(str(run.folder), (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None)
-    frames = [f for f, _ in found.values() if len(f)]
-    return pd.concat(frames, ignore_index=True) if frames else compared([]), {name: torn for name, (_, torn) in found.items() if torn}
+        stamp = (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
+        found[run.name] = _read(str(run.folder), stamp)
+    frames = [frame for frame, _ in found.values() if len(frame)]
+    metrics = pd.concat(frames, ignore_index=True) if frames else compared([])
+    return metrics, {name: lines for name, (_, lines) in found.items() if lines}
 
 # %% ../../nbs/62_pages.training.ipynb #61b1910d
 def _title(figure, title, sets):
     "Name of a figure; a development score says of which set."
     if figure != 'development' or not sets: return escaped(title)
     if len(sets) == 1: return f'{title} on **{escaped(next(iter(sets)))}**, Pearson × 100'
-    return f'{title}, Pearson × 100, **of different sets**: ' + '; '.join(f'{escaped(name)} ({", ".join(map(escaped, runs))})' for name, runs in sets.items())
+    return (f'{title}, Pearson × 100, **of different sets**: '
+            + '; '.join(f'{escaped(name)} ({", ".join(map(escaped, runs))})' for name, runs in sets.items()))
 
+# %% ../../nbs/62_pages.training.ipynb #467a97a5
+@page_part
 def _curves(root, names, x, window):
     "All figures of the chosen runs, two beside each other."
     metrics, torn = _metrics([Run.open(root, name) for name in names])
@@ -132,8 +174,11 @@ def _curves(root, names, x, window):
             st.caption(_title(figure, title, sets))
             if chart is None: st.caption(f'Not logged with {x}.')
             else: draw(chart.properties(height=270))
-    if not len(metrics): st.info('Nothing has been logged yet; the first line comes after 100 steps.', icon=':material/hourglass:')
-    for name, n in torn.items(): st.caption(f':material/warning: {n:,} lines of metrics.jsonl of **{escaped(name)}** cannot be read and are left out.')
+    if not len(metrics):
+        st.info('Nothing has been logged yet; the first line comes after 100 steps.', icon=':material/hourglass:')
+    for name, n in torn.items():
+        st.caption(f':material/warning: {n:,} lines of metrics.jsonl '
+                   f'of **{escaped(name)}** cannot be read and are left out.')
     _table(root, names, metrics)
 
 # %% ../../nbs/62_pages.training.ipynb #495ca1f4
@@ -141,35 +186,37 @@ def _table(root, names, metrics):
     "Where the curves come from."
     st.markdown('#### What they are')
     st.caption('Commit and corpus of each run; of their configs only what differs.')
-    with st.container(key='facts_box'): st.dataframe(as_told(facts([Run.open(root, name) for name in names], metrics)), key='facts', hide_index=True, height='content', placeholder='')
-    st.download_button('Save the figures behind the curves (TSV)', tsv(metrics), 'training.tsv', 'text/tab-separated-values', key='metrics_save', on_click='ignore', icon=':material/download:')
+    with st.container(key='facts_box'):
+        st.dataframe(as_told(facts([Run.open(root, name) for name in names], metrics)),
+                     key='facts', hide_index=True, height='content', placeholder='')
+    st.download_button('Save the figures behind the curves (TSV)', tsv(metrics), 'training.tsv',
+                       'text/tab-separated-values', key='metrics_save', on_click='ignore', icon=':material/download:')
 
 # %% ../../nbs/62_pages.training.ipynb #df095ece
 OVER = ['step', 'epoch', 'seconds'] # What a curve may be drawn over
 
 def _controls(runs):
     "Which runs, over what, how smooth: all in the address."
-    names, asked = [run.name for run in runs], st.query_params.get_all('runs')
-    if unknown := [a for a in asked if a not in names]: stop_with(f"no run with metrics is named {unknown[0]!r}; there are: {', '.join(names)}")
-    if (over := st.query_params.get('over', 'step')) not in OVER: stop_with(f'over = {over!r}, expected {", ".join(OVER)}')
-    if len(asked) > MOST: stop_with(f'{len(asked)} runs are too many for one picture: {MOST} colours can be told apart')
-    if not set(st.session_state.get('runs', [])) <= set(names): st.session_state.pop('runs')
-    default = [n for n in st.session_state.setdefault('runs_at_first', opened_first(runs)) if n in names]
+    names = [run.name for run in runs]
+    in_address('runs', opened_first(runs), some_of(names, 'run', MOST))
+    in_address('over', 'step', one_of(OVER, 'scale'))
+    in_address('smooth', 10, number('smooth', 1, 100))
     with st.sidebar:
-        chosen = st.multiselect('Runs', names, default=default, key='runs', bind='query-params', max_selections=MOST, help='The youngest first')
-        x = st.segmented_control('Over', OVER, default='step', key='over', bind='query-params', required=True)
-        window = st.slider('Running mean of so many lines', 1, 100, 10, key='smooth', bind='query-params', help='A line is written every 100 steps')
+        chosen = st.multiselect('Runs', names, key='runs', max_selections=MOST, help='The youngest first')
+        x = st.segmented_control('Over', OVER, key='over', required=True)
+        window = st.slider('Running mean of so many lines', 1, 100, key='smooth',
+                           help='A line is written every 100 steps')
     return chosen, x, window
 
 # %% ../../nbs/62_pages.training.ipynb #be9d6dd9
-def _complaints(root, runs):
-    "Runs that cannot be shown, and chosen ones that need a person."
-    for name, problem in unreadable_runs(root).items(): st.warning(f'**{escaped(name)}** cannot be read and is left out: {escaped(problem)}', icon=':material/broken_image:')
-    for run in runs:
-        if run.status not in ('failed', 'silent', 'unreadable'): continue
-        said = (read_progress(run.folder) or {}).get('error', 'no word for more than a minute; the same command goes on where it stopped')
-        st.warning(f'**{escaped(run.name)}** is {run.status}: {escaped(said)}', icon=':material/warning:')
+def _complaints(root):
+    "Runs that cannot be shown."
+    for name, problem in unreadable_runs(root).items():
+        st.warning(f'**{escaped(name)}** cannot be read and is left out: {escaped(problem)}',
+                   icon=':material/broken_image:')
 
+# %% ../../nbs/62_pages.training.ipynb #4aecd533
+@page_view
 def page():
     "The page of trainings."
     s = settings()
@@ -178,7 +225,7 @@ def page():
     if not found: nothing_yet('No run of this workspace has logged anything yet.', 'paranmt train --help')
     names, x, window = _controls(list(found.values()))
     st.caption(source_line())
-    _complaints(s.runs, [found[n] for n in names])
+    _complaints(s.runs)
     working = work_at_hand(s.runs, 'No run is at work now.')
     if not names: return st.info('Choose runs in the sidebar.', icon=':material/left_click:')
     st.fragment(_curves, run_every=3 if set(names) & set(working) else None)(s.runs, names, x, window)

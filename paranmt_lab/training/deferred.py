@@ -13,16 +13,20 @@ from numba import prange
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..encoders.kernels import AHEAD, Scattered, row_sum, ask_for, compiled, compiled_parallel, flat, in_large_pages, in_parallel, number_rows
+from ..encoders.kernels import AHEAD, ask_for, compiled, compiled_parallel, flat, in_large_pages
+from ..encoders.numbering import number_rows
+from ..encoders.scattered import Scattered, row_sum
+from ..encoders.threads import in_parallel
 from .optimizer import DenseAdam
 
 # %% ../../nbs/51_training.deferred.ipynb #ef5bcc76
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-LOG2, R, GONE = np.log(BETA2), BETA1 / BETA2**0.5, 600  # after so many steps nothing is left of a momentum, and numbers too small for the processor's fast paths are avoided
+LOG2, R = np.log(BETA2), BETA1 / BETA2**0.5
+GONE = 600  # after so many steps nothing is left of a momentum; the processor is slow with numbers still smaller
 
 def tail_sums(
     rates:np.ndarray,  # [T] learning rates of the steps 1 to T; the last one holds from there on
-) -> np.ndarray:       # [T + 2] float64: entry s is B(s); the last is a step late enough for both corrections to be gone
+) -> np.ndarray:       # [T + 2] float64: entry s is B(s); at the last step both corrections are gone
     "What a row still moves from a step on, in units of its momentum at that step over its root."
     late = max(len(rates), 20_000)
     t = np.arange(1, late + 1, dtype=np.float64)
@@ -45,7 +49,8 @@ def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
     last[2 * r + 1] = t
     since, end = moved + 1 - gradient, len(sums) - 1
     if gradient == 0 or since >= GONE: return
-    share = np.float32(_LEFT[since] * sums[min(moved + 1, end)] - _LEFT[min(t + 1 - gradient, GONE)] * sums[min(t + 1, end)])
+    moved_before = _LEFT[since] * sums[min(moved + 1, end)]
+    share = np.float32(moved_before - _LEFT[min(t + 1 - gradient, GONE)] * sums[min(t + 1, end)])
     floor = np.float32(epsilon if reference else epsilon * np.sqrt(1 - np.exp(LOG2 * gradient)))
     width, row = np.uint64(dim), np.uint64(r) * np.uint64(dim)
     m = row + row
@@ -64,17 +69,20 @@ def _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, k, by):
         _catch_up(w, moments, last, np.int64(rows[u]), dim, t, sums, epsilon, reference)
 
 @compiled
-def _read(w, moments, last, rows, dim, t, sums, epsilon, reference): _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, 0, 1)
+def _read(w, moments, last, rows, dim, t, sums, epsilon, reference):
+    _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, 0, 1)
 
 @compiled_parallel
 def _read_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference):
-    for k in prange(8): _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, k, 8)  # by turns, since the common rows come first and are seldom far behind
+    for k in prange(8):  # by turns, since the common rows come first and are seldom far behind
+        _read_turn(w, moments, last, rows, dim, t, sums, epsilon, reference, k, 8)
 
 # %% ../../nbs/51_training.deferred.ipynb #da9ec3a1
 @compiled
 def _decay(moments, r, dim, g, u, k):
     "Moments of row `r` after the gradient in row `u`, the last one before it `k` steps ago."
-    d1, d2, g1, g2 = np.float32(BETA1 ** min(k, GONE)), np.float32(BETA2 ** k), np.float32(1 - BETA1), np.float32(1 - BETA2)
+    d1, d2 = np.float32(BETA1 ** min(k, GONE)), np.float32(BETA2 ** k)
+    g1, g2 = np.float32(1 - BETA1), np.float32(1 - BETA2)
     width, m, new = np.uint64(dim), np.uint64(2 * r) * np.uint64(dim), np.uint64(u) * np.uint64(dim)
     v = m + width
     for d in range(width):
@@ -84,7 +92,7 @@ def _decay(moments, r, dim, g, u, k):
 # %% ../../nbs/51_training.deferred.ipynb #1d22c6a9
 @compiled
 def _update(w, moments, last, rows, g, u, at, soon, dim, t, sums, epsilon, reference):
-    "Use the gradient in row `at` of `g` for the u-th of the rows; `soon` is one that this thread comes to a little later."
+    "Use the gradient in row `at` of `g` for the u-th of the rows; this thread comes to the `soon`-th a little later."
     if soon < len(rows): ask_for(moments, rows[soon], 2 * dim)
     r = np.int64(rows[u])
     _catch_up(w, moments, last, r, dim, t - 1, sums, epsilon, reference)  # nothing, where the row was read
@@ -109,11 +117,14 @@ def _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d,
 
 @compiled
 def _step_sums(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner):
-    _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, np.empty(dim, d.dtype), 0, 1)
+    room = np.empty(dim, d.dtype)
+    _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, room, 0, 1)
 
 @compiled_parallel
 def _step_sums_parallel(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner):
-    for k in prange(8): _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, np.empty(dim, d.dtype), k, 8)  # by turns, since the common rows come first
+    for k in prange(8):  # by turns, since the common rows come first
+        room = np.empty(dim, d.dtype)
+        _sum_and_update(w, moments, last, rows, dim, t, sums, epsilon, reference, d, order, begin, owner, room, k, 8)
 
 # %% ../../nbs/51_training.deferred.ipynb #e67b46fa
 class Table:
@@ -122,7 +133,9 @@ class Table:
         parameter:Parameter,  # [r, d] float32 on the CPU
     ):
         self.parameter, (rows, self.dim) = parameter, parameter.shape
-        parameter.data, self.moments_rad = in_large_pages(parameter.data), in_large_pages(torch.zeros(rows, 2, self.dim))  # written now, so that no step waits for fresh pages of memory
+        parameter.data = in_large_pages(parameter.data)
+        # Written now, so that no step waits for fresh pages of memory
+        self.moments_rad = in_large_pages(torch.zeros(rows, 2, self.dim))
         self.last = torch.zeros(rows, 2, dtype=torch.int64)  # steps of the last gradient and of the last move
 
     def arrays(self): return flat(self.parameter), flat(self.moments_rad), flat(self.last)
@@ -136,9 +149,11 @@ class DeferredAdam:
         reference:bool=False,              # Epsilon as in Lasagne (the 2018 program)
         decay:float=0.0,                   # Pull of everything but embeddings to zero (L2)
     ):
-        self.sums, self.reference, self.steps = tail_sums(np.atleast_1d(np.asarray(learning_rate, np.float64))), reference, 0
+        rates = np.atleast_1d(np.asarray(learning_rate, np.float64))
+        self.sums, self.reference, self.steps = tail_sums(rates), reference, 0
         self.tables = {name: Table(p) for name, p in parameters.items() if name.endswith('_rd')}
-        self.dense = DenseAdam({name: p for name, p in parameters.items() if name not in self.tables}, learning_rate, reference, decay)
+        others = {name: p for name, p in parameters.items() if name not in self.tables}
+        self.dense = DenseAdam(others, learning_rate, reference, decay)
 
 # %% ../../nbs/51_training.deferred.ipynb #644e08d3
 @patch
@@ -148,16 +163,17 @@ def read(self:DeferredAdam,
     "These rows are about to be read: bring them up to date."
     for name, chosen in rows.items():
         table = self.tables[name]
-        in_parallel(_read_parallel, _read, *table.arrays(), chosen, table.dim, self.steps, self.sums, EPSILON, self.reference)
+        facts = table.dim, self.steps, self.sums, EPSILON, self.reference
+        in_parallel(_read_parallel, _read, *table.arrays(), chosen, *facts)
 
 # %% ../../nbs/51_training.deferred.ipynb #8e6d5081
 @patch
 def collect(self:DeferredAdam):
-    "From now on, have the gradients of averages scattered, and sum them in the step. Only where nobody else wants them summed."
+    "From now on, have the gradients of averages scattered, and sum them in the step. Only for one process."
     for table in self.tables.values(): table.parameter.scattered = []
 
 def _due(table):
-    "The gradient of a table: a scattered one, if that is all there is; else the sparse sum of all that came; None without any."
+    "The gradient of a table: a scattered one, if there is no other; else the sparse sum of all; None without any."
     kept, own = getattr(table.parameter, 'scattered', []), table.parameter.grad
     if len(kept) == 1 and own is None: return kept[0]
     parts = [g.summed(table.parameter.shape) for g in kept] + [own] * (own is not None)
@@ -166,11 +182,14 @@ def _due(table):
 @patch
 def step(self:DeferredAdam):
     "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
-    found = [(table, g if isinstance(g, Scattered) else distinct_gradient(g)) for table in self.tables.values() if (g := _due(table)) is not None]
+    due = [(table, _due(table)) for table in self.tables.values()]
+    found = [(table, g if isinstance(g, Scattered) else distinct_gradient(g)) for table, g in due if g is not None]
     self.steps += 1  # one that is refused is no step
     for table, g in found:
         facts = table.dim, self.steps, self.sums, EPSILON, self.reference
-        if isinstance(g, Scattered): in_parallel(_step_sums_parallel, _step_sums, *table.arrays(), g.n.rows, *facts, flat(g.share_nd), g.n.order, g.n.begin, g.owner_t)
+        if isinstance(g, Scattered):
+            sentences = flat(g.share_nd), g.n.order, g.n.begin, g.owner_t
+            in_parallel(_step_sums_parallel, _step_sums, *table.arrays(), g.n.rows, *facts, *sentences)
         else: in_parallel(_step_parallel, _step, *table.arrays(), g[0], *facts, g[1].reshape(-1))
         table.parameter.grad = None
         getattr(table.parameter, 'scattered', []).clear()
@@ -181,9 +200,12 @@ def distinct_gradient(
     gradient:Tensor,                  # [r, d] sparse
 ) -> tuple[np.ndarray, np.ndarray]:   # [U] distinct rows, and [U, d] their gradients
     "The rows of a sparse gradient; those that come twice are added up."
-    if not gradient.is_sparse: raise TypeError('the gradient of an embedding matrix is dense; let the layer make it sparse (`layer.sparse = True`), or take DenseAdam')
+    if not gradient.is_sparse:
+        raise TypeError('the gradient of an embedding matrix is dense; let the layer make it sparse '
+                        '(`layer.sparse = True`), or take DenseAdam')
     rows = gradient._indices()[0].numpy()
-    if len(number_rows(rows.astype(np.int32), gradient.shape[0]).rows) == len(rows): return rows, gradient._values().numpy()  # autograd forgets to say that it is
+    distinct = len(number_rows(rows.astype(np.int32), gradient.shape[0]).rows) == len(rows)
+    if distinct: return rows, gradient._values().numpy()  # autograd does not mark it as coalesced
     gradient = gradient.coalesce()
     return gradient.indices()[0].numpy(), gradient.values().numpy()
 
@@ -195,14 +217,16 @@ def settled(self:DeferredAdam) -> dict[str, Tensor]: # Copies of all parameters 
     for name, table in self.tables.items():
         _, moments, last = table.arrays()
         copies[name] = table.parameter.detach().clone()
-        _read(flat(copies[name]), moments, last.copy(), np.arange(len(copies[name])), table.dim, self.steps, self.sums, EPSILON, self.reference)
+        facts = table.dim, self.steps, self.sums, EPSILON, self.reference
+        _read(flat(copies[name]), moments, last.copy(), np.arange(len(copies[name])), *facts)
     return copies
 
 # %% ../../nbs/51_training.deferred.ipynb #a3f1aeea
 @patch
-def state(self:DeferredAdam) -> dict[str, Tensor]: # `<parameter>.moments`, `<parameter>.last`, and the dense optimizer's
+def state(self:DeferredAdam) -> dict[str, Tensor]: # `<parameter>.moments` and `.last`, and the dense optimizer's
     "What a checkpoint has to hold, beside the parameters."
-    return self.dense.state() | {f'{name}.{what}': x for name, table in self.tables.items() for what, x in (('moments', table.moments_rad), ('last', table.last))}
+    tables = {f'{name}.moments': table.moments_rad for name, table in self.tables.items()}
+    return self.dense.state() | tables | {f'{name}.last': table.last for name, table in self.tables.items()}
 
 @patch
 def load(self:DeferredAdam,

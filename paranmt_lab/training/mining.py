@@ -9,14 +9,16 @@ __all__ = ['BITS', 'ROUNDING', 'STRETCH', 'BLOCK', 'SMALL', 'Screen', 'half_is_f
 # %% ../../nbs/50_training.mining.ipynb #ae8cdfe8
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from ..encoders.kernels import compiled, cosines_of
+from ..encoders.cosines import cosines_of
+from ..encoders.kernels import compiled
+from ..encoders.threads import faster
 from .megabatch import POOLS, REFERENCE, Pool, cosine
 
 # %% ../../nbs/50_training.mining.ipynb #8d7a0799
@@ -38,7 +40,8 @@ def _parts(x, dtype):
     return high, (x - high).to(dtype)
 
 # %% ../../nbs/50_training.mining.ipynb #3e863b1b
-BITS = {torch.bfloat16: (torch.int16, 16), torch.float32: (torch.int32, 0)} # whole numbers that hold a precision's bits, and by how many a float has more
+# Whole numbers that hold a precision's bits, and by how many a float has more
+BITS = {torch.bfloat16: (torch.int16, 16), torch.float32: (torch.int32, 0)}
 
 @compiled
 def _arrange(unit_nd, mean_d, order, sorted_nd, left_nd, right_nd, lift):
@@ -63,10 +66,16 @@ class Screen:
         (n, d), self.along_n, self.length_n = unit_nd.shape, np.empty(len(unit_nd)), np.empty(len(unit_nd))
         _centre(unit_nd.numpy(), mean_d.numpy(), self.along_n, self.length_n)
         self.order = np.argsort(self.length_n, kind='stable')  # pair at each place
-        self.unit_nd, self.along_n, self.length_n = np.empty((n, d), np.float32), self.along_n[self.order] - (1 - float(mean_d.square().sum()) - np.median(self.length_n)**2) / 2, self.length_n[self.order]
+        typical = (1 - float(mean_d.square().sum()) - np.median(self.length_n)**2) / 2
+        self.unit_nd, self.along_n = np.empty((n, d), np.float32), self.along_n[self.order] - typical
+        self.length_n = self.length_n[self.order]
         self.left, self.right = (torch.ones(n, d + 4, dtype=dtype) for _ in range(2))
-        _arrange(unit_nd.numpy(), mean_d.numpy(), self.order, self.unit_nd, *(x.view(BITS[dtype][0]).numpy() for x in (self.left, self.right)), BITS[dtype][1])
-        self.right[:, d], self.right[:, d + 1] = self.left[:, d + 2], self.left[:, d + 3] = _parts(torch.from_numpy(self.along_n), dtype)
+        integer, lift = BITS[dtype]
+        left, right = (x.view(integer).numpy() for x in (self.left, self.right))
+        _arrange(unit_nd.numpy(), mean_d.numpy(), self.order, self.unit_nd, left, right, lift)
+        high, low = _parts(torch.from_numpy(self.along_n), dtype)
+        self.right[:, d], self.right[:, d + 1] = high, low
+        self.left[:, d + 2], self.left[:, d + 3] = high, low
 
     @property
     def place(self): return np.argsort(self.order)  # of each pair
@@ -82,7 +91,7 @@ ROUNDING = {torch.bfloat16: 2.0**-9, torch.float32: 2.0**-24}  # of a number tha
 def errors(
     dtype:torch.dtype,  # Precision of the screen
     dim:int,            # Numbers of a vector
-) -> tuple[float, float, float]: # Shares of |r||r'|, of |s| + |s'| and |r| + |r'|, and of the screened number itself, that the error of that number is at most
+) -> tuple[float, float, float]: # Most error, as shares of |r||r'|, of |s| + |s'| and |r| + |r'|, and of the number
     "Bound of the error of a screened number, in three parts."
     sums, written = 2.0**-14 * max(1, dim / 512), 2 * ROUNDING[dtype]  # longer sums err more
     return written + written**2 + sums, written**2 + 2 * sums + 2.0**-22, ROUNDING[dtype]
@@ -90,7 +99,7 @@ def errors(
 # %% ../../nbs/50_training.mining.ipynb #6bfa5c57
 @compiled
 def _error(length, along, far, beside, shares):
-    "How far the number of a sentence and of one of a stretch may be off before it is rounded; of the stretch the greatest `far` and `beside` are given."
+    "Most error of a number before rounding, for a sentence and a stretch with its greatest `far` and `beside`."
     return shares[0] * length * far + shares[1] * (along + beside + 2.0**-8 * (length + far))
 
 # %% ../../nbs/50_training.mining.ipynb #fadfc6f6
@@ -122,7 +131,8 @@ def _floor(least, error, share, lift):
     wide, value = np.empty(1, np.int32), least - error
     wide.view(np.float32)[0] = value - 1.01 * share * abs(value) - 1e-30
     bits = wide[0] >> lift
-    return (bits ^ (0x7fff if lift else 0x7fffffff) if bits < 0 else bits) - 1  # one less, since cutting bits off rounds towards zero
+    ordered = bits ^ (0x7fff if lift else 0x7fffffff) if bits < 0 else bits
+    return ordered - 1  # one less, since cutting bits off rounds towards zero
 
 # %% ../../nbs/50_training.mining.ipynb #cfaf6209
 STRETCH = 128
@@ -151,7 +161,8 @@ def _search_rows(block, units1, units2, numbers2, best, at, length1, along1, len
     for i in range(len(block)):
         least = -np.inf
         for s in range(len(far)):
-            tops[s], errors[s] = _number(_top(block[i, s * STRETCH:ends[s]]), lift), _error(length1[i], abs(along1[i]), far[s], beside[s], shares)
+            tops[s] = _number(_top(block[i, s * STRETCH:ends[s]]), lift)
+            errors[s] = _error(length1[i], abs(along1[i]), far[s], beside[s], shares)
             least = max(least, tops[s] - errors[s] - share * abs(tops[s]))
         for s in range(len(far)):
             if tops[s] == -np.inf or tops[s] + errors[s] + 1.01 * share * abs(tops[s]) < least: continue
@@ -177,7 +188,7 @@ def _reach(row, floors):
 # %% ../../nbs/50_training.mining.ipynb #dcc842b3
 @compiled
 def _search_columns(block, units1, units2, numbers1, least, best, at, length1, along1, length2, along2, shares, lift):
-    "For each column of a screened block, the best of its rows; `least` is how good that is at least. How many were decided."
+    "For each column, the best row; `least` is how good that is at least. The number of cosines that were worked out."
     decided, share, far, beside = 0, shares[2], length1[len(block) - 1], _largest(along1)
     top = block[0].copy()
     for i in range(1, len(block)): _raise(block[i], top)
@@ -199,7 +210,7 @@ def _search_columns(block, units1, units2, numbers1, least, best, at, length1, a
 # %% ../../nbs/50_training.mining.ipynb #80cd2f9f
 @compiled
 def _exclude(block, pairs, column, places, group, order, begin):
-    "Mark the pairs of a row's own group; rows are these pairs, the block's first column is so many places from the first, and `places` tells where a pair is."
+    "Mark the pairs of a row's own group; `column` is the place of the first column, `places` that of each pair."
     for i in range(len(block)):
         g = group[pairs[i]]
         for k in range(begin[g], begin[g + 1]):
@@ -217,7 +228,8 @@ BLOCK = 256  # rows
 class _Miner:
     "What one thread has found."
     def __init__(self, screens, dtype, groups):
-        self.screens, self.groups, self.n, self.shares = screens, groups, len(groups[0]), errors(dtype, screens[0].unit_nd.shape[1])
+        self.screens, self.groups, self.n = screens, groups, len(groups[0])
+        self.shares = errors(dtype, screens[0].unit_nd.shape[1])
         self.best, self.at = np.full((2, self.n), -np.inf), np.full((2, self.n), -1)  # by place
         self.room = torch.empty(min(BLOCK, self.n) * self.n, dtype=dtype)
         self.integer, self.lift = BITS[dtype]
@@ -239,9 +251,11 @@ def block(self:_Miner,
     bits, units = screened.view(self.integer).numpy(), (one.unit_nd[rows], other.unit_nd[columns])
     _in_order(bits.reshape(-1), np.iinfo(bits.dtype).max)
     _exclude(bits, one.order[rows], column, places, *self.groups)
-    facts = one.length_n[rows], one.along_n[rows], other.length_n[columns], other.along_n[columns], self.shares, self.lift
+    facts = (one.length_n[rows], one.along_n[rows], other.length_n[columns], other.along_n[columns],
+             self.shares, self.lift)
     return (_search_rows(bits, *units, 2 * other.order[columns] + b, self.best[a, rows], self.at[a, rows], *facts)
-            + _search_columns(bits, *units, 2 * one.order[rows] + a, least[columns], self.best[b, columns], self.at[b, columns], *facts))
+            + _search_columns(bits, *units, 2 * one.order[rows] + a, least[columns],
+                              self.best[b, columns], self.at[b, columns], *facts))
 
 # %% ../../nbs/50_training.mining.ipynb #f4cdfe32
 @patch
@@ -283,7 +297,7 @@ def _search(sides, dtype, groups, pool, threads, share):
 
 # %% ../../nbs/50_training.mining.ipynb #5241bd94
 def best_of(
-    found:list[tuple[np.ndarray, np.ndarray]],  # What several have found: cosines and sentence numbers, [2, n] each; -1 for nothing
+    found:list[tuple[np.ndarray, np.ndarray]],  # Of several: cosines and sentence numbers, [2, n] each; -1: none
 ) -> tuple[np.ndarray, np.ndarray]:             # The best of them
     "Put together what several threads or processes have found; of equal cosines the lowest number."
     best, at = found[0]
@@ -295,7 +309,9 @@ def best_of(
 # %% ../../nbs/50_training.mining.ipynb #c00853fd
 def _as_published(best, at, pool):
     "The own pair is a candidate with a poor similarity."
-    poor, own = np.float32(REFERENCE[pool]), 2 * np.arange(at.shape[1]) + np.array([[0], [0]] if pool == 'both' else [[0], [1]] if pool == 'same' else [[1], [0]])
+    poor = np.float32(REFERENCE[pool])
+    side = dict(both=[[0], [0]], same=[[0], [1]], opposite=[[1], [0]])[pool]  # of the own pair, for each side
+    own = 2 * np.arange(at.shape[1]) + np.array(side)
     chosen = (best < poor) | ((best == poor) & (own < at)) | (at < 0) & (poor > -np.inf)
     return np.where(chosen, own, at)
 
@@ -317,14 +333,16 @@ def _search_all(cosines, units, group, same, opposite, error, best, at):
             for j in range(n):
                 if group[j] == group[i] or cosines[k, b * n + j] < top - error: continue
                 value, number = _dot(units[k], units[b * n + j]), 2 * j + b
-                if value > best[side, i] or (value == best[side, i] and number < at[side, i]): best[side, i], at[side, i] = value, number
+                better = value > best[side, i] or (value == best[side, i] and number < at[side, i])
+                if better: best[side, i], at[side, i] = value, number
 
 # %% ../../nbs/50_training.mining.ipynb #ed376636
 def _compare_all(sides, group, pool):
     "Best cosine and its sentence, [2, n] each, from the whole matrix of cosines."
     unit_kd = torch.nn.functional.normalize(torch.cat([x.detach().float() for x in sides]), dim=1)
     best, at = np.full((2, len(group)), -np.inf), np.full((2, len(group)), -1)
-    _search_all(torch.mm(unit_kd, unit_kd.T).numpy(), unit_kd.numpy(), group, (0, 0) in POOLS[pool], (0, 1) in POOLS[pool], unit_kd.shape[1] * 2.0**-23, best, at)
+    cosines, sides_of_pool = torch.mm(unit_kd, unit_kd.T).numpy(), ((0, 0) in POOLS[pool], (0, 1) in POOLS[pool])
+    _search_all(cosines, unit_kd.numpy(), group, *sides_of_pool, unit_kd.shape[1] * 2.0**-23, best, at)
     return best, at
 
 # %% ../../nbs/50_training.mining.ipynb #28c2eed7
@@ -338,13 +356,17 @@ def mine_compiled(
     half:bool|None=None,    # Screen in bfloat16; None: where the processor can, and up to `SMALL` pairs no screen
     share:tuple[int, int]=(0, 1),  # Number of this process, and of processes that each search a part of the pool
     together:Callable=lambda found: [found],  # Gives what all processes have found, from what this one has
-) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of the negatives of first and of second sides; -1 if there is none
+) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of first and of second sides' negatives; -1 for none
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     if not len(first): return (torch.empty(0, dtype=torch.int64),) * 2
     group = np.arange(len(first)) if reference else np.asarray(segments)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # another one would still be spinning when the search begins, and costs more than a small product
-    try: best, at = _compare_all((first, second), group, pool) if half is None and len(first) <= SMALL else _screened((first, second), group, pool, half, share, together, threads)
+    threads, sides = torch.get_num_threads(), (first, second)
+    def _with(n): return _screened(sides, group, pool, half, share, together, n)
+    torch.set_num_threads(1)  # others would still be spinning when the search begins, which costs more than a product
+    try:
+        if half is None and len(first) <= SMALL: best, at = _compare_all(sides, group, pool)
+        elif threads == 1: best, at = _with(1)
+        else: best, at = faster(('mine', pool, threads), len(first), partial(_with, threads), partial(_with, 1))
     finally: torch.set_num_threads(threads)
     if reference: at = _as_published(best, at, pool)
     return tuple(map(torch.from_numpy, at))

@@ -7,14 +7,15 @@ __all__ = ['varied', 'outcome', 'sweep']
 
 # %% ../../nbs/52_training.sweep.ipynb #c2748f1e
 from collections.abc import Callable
-from dataclasses import asdict
 
 import pandas as pd
 
-from ..evaluation.sts import by_year
-from ..runs import Run
+from ..evaluation.results import read_results
+from ..evaluation.sts import yearly_means
+from ..fields import flat
+from ..jobs.run import Run
 from ..settings import Settings, atomic, inside, safe_name, settings
-from .data import TrainConfig
+from .config import TrainConfig
 from .loop import train
 
 # %% ../../nbs/52_training.sweep.ipynb #0371f8a8
@@ -22,7 +23,14 @@ def varied(
     configs:list[TrainConfig],  # Runs of a sweep
 ) -> list[str]:                 # Fields that are not the same in all of them, the name left out
     "The fields that a sweep varies."
-    return [f for f in asdict(configs[0]) if f != 'name' and len({getattr(c, f) for c in configs}) > 1]
+    flats = [flat(c) for c in configs]
+    return [f for f in flats[0] if f != 'name' and len({values[f] for values in flats}) > 1]
+
+def _means(run):
+    "Yearly means of a run's results, Pearson x 100."
+    path = run.folder / 'results.parquet'
+    if not path.exists(): return {}
+    return {f'STS {mean.year}': 100 * mean.value for mean in yearly_means(read_results(path)).itertuples()}
 
 def outcome(
     run:Run,   # Finished, stopped, or failed
@@ -30,12 +38,28 @@ def outcome(
     "What is known of a run."
     metrics, done = run.metrics(), run.finished or {}
     scores = metrics.development.dropna() if 'development' in metrics else pd.Series(dtype=float)
-    facts = dict(last=scores.iloc[-1], best=scores.max(), best_epoch=round(metrics.epoch[scores.idxmax()])) if len(scores) else {}
-    path = run.folder / 'results.parquet'
-    years = {f'STS {year}': mean for year, mean in by_year(pd.read_parquet(path)).pearson.items()} if path.exists() else {}
-    return dict(status='finished' if done else 'not finished', pairs=done.get('pairs'), steps=done.get('steps'), **facts, **years)
+    facts = dict(status='finished' if done else 'not finished', pairs=done.get('pairs'), steps=done.get('steps'))
+    if len(scores):
+        best_epoch = round(metrics.epoch[scores.idxmax()])
+        facts |= dict(last=scores.iloc[-1], best=scores.max(), best_epoch=best_epoch)
+    return facts | _means(run)
 
 # %% ../../nbs/52_training.sweep.ipynb #b296b5e6
+def _check(name, configs):
+    "Refuse a sweep that has no runs, or two of one name."
+    if not configs: raise ValueError(f'the sweep {name!r} has no runs; give it at least one config')
+    names = [c.run.name for c in configs]
+    if doubled := sorted({n for n in names if names.count(n) > 1}):
+        raise ValueError(f'two runs of the sweep have one name: {doubled}')
+
+def _table(configs, outcomes):
+    "One row a run: its name, what is varied, and its outcome."
+    fields = varied(configs)
+    def _row(config):
+        values, name = flat(config), config.run.name
+        return {'run': name} | {f: values[f] for f in fields} | outcomes.get(name, dict(status='waiting'))
+    return pd.DataFrame([_row(config) for config in configs])
+
 def sweep(
     name:str,                               # Name of the table, `sweeps/<name>.parquet` in the workspace
     configs:list[TrainConfig],              # Runs, each with its own name
@@ -44,14 +68,12 @@ def sweep(
     stop:Callable[[], bool]=lambda: False,  # Asked after each mega-batch; True stops the sweep, which can go on later
 ) -> pd.DataFrame:                          # One row a run, in the order of the configs
     "Train a list of runs, those that are not finished yet."
-    s, rows, names = s or settings(), {}, [c.name for c in configs]
-    if len(set(names)) < len(names): raise ValueError(f'two runs of the sweep have one name: {sorted(n for n in set(names) if names.count(n) > 1)}')
-    if not configs: raise ValueError(f'the sweep {name!r} has no runs; give it at least one config')
+    _check(name, configs)
+    s, outcomes = s or settings(), {}
     path = inside(s.workspace, 'sweeps', f'{safe_name(name)}.parquet')
     for config in configs:
         if stop(): break
-        try: rows[config.name] = outcome(train(config, s, show, stop))
-        except FloatingPointError as e: rows[config.name] = dict(status=str(e))
-        table = pd.DataFrame([{'run': c.name} | {f: getattr(c, f) for f in varied(configs)} | rows.get(c.name, dict(status='waiting')) for c in configs])
-        with atomic(path) as part: table.to_parquet(part, index=False)
+        try: outcomes[config.run.name] = outcome(train(config, s, show, stop))
+        except FloatingPointError as e: outcomes[config.run.name] = dict(status=str(e))
+        with atomic(path) as part: _table(configs, outcomes).to_parquet(part, index=False)
     return pd.read_parquet(path)

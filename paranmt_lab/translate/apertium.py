@@ -6,7 +6,10 @@
 __all__ = ['apertium_pairs', 'need_pair', 'escaped', 'unescaped', 'ApertiumEngine']
 
 # %% ../../nbs/12_translate.apertium.ipynb #304c1cb1
-import re, shutil, subprocess
+import math
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 
 from fastcore.basics import patch
@@ -26,7 +29,8 @@ def need_pair(
     "Refuse a pair that is not installed, with what to do."
     if pair in (found := apertium_pairs()): return pair
     there = f"; installed are {', '.join(found)}" if found else ', and Apertium itself is not installed'
-    raise FileNotFoundError(f"Apertium has no pair {pair!r} here{there}; on Debian: apt-get install apertium-eng-spa (or what `apt-cache search apertium-` offers)")
+    raise FileNotFoundError(f"Apertium has no pair {pair!r} here{there}; on Debian: "
+                            "apt-get install apertium-eng-spa (or what `apt-cache search apertium-` offers)")
 
 # %% ../../nbs/12_translate.apertium.ipynb #23ab0097
 def escaped(
@@ -35,6 +39,7 @@ def escaped(
     "Protect what the stream gives a meaning."
     return re.sub(r'[\[\]{}^$/\\@<>]', r'\\\g<0>', ' '.join(text.replace('\0', ' ').split()))
 
+# %% ../../nbs/12_translate.apertium.ipynb #61960dfc
 def unescaped(
     text:str, # What the stream gave
 ) -> str:     # A sentence
@@ -46,34 +51,41 @@ def _hypothesis(source, found):
     "A hypothesis of what the stream gave: asterisks mark unknown words where the source had none."
     text = unescaped(found)
     plain = text if '*' in source else re.sub(r'\*(?=\w)', '', text)
-    flag = flagged('' if source.strip() else 'empty source', '' if plain else 'empty', '' if plain == text else 'unknown words')
-    return Hypothesis(plain, float('nan') if plain else 0., len(plain.split()) + 1, flag)
+    flag = flagged('' if source.strip() else 'empty source', '' if plain else 'empty',
+                   '' if plain == text else 'unknown words')
+    return Hypothesis(plain, math.nan, len(plain.split()) + 1, flag)
 
 # %% ../../nbs/12_translate.apertium.ipynb #08029b8e
 class ApertiumEngine:
     "Apertium's rules for one pair of languages."
+    methods = ('beam',)
+
     def __init__(self,
         pair:str, # `spa-eng`
     ):
-        self.pair = need_pair(pair)
+        self.pair, self.source_lang = need_pair(pair), re.split('[-_]', pair)[0]
         self.identity = dict(engine='apertium', model=f'apertium-{pair}', version=_version(pair))
 
 # %% ../../nbs/12_translate.apertium.ipynb #0dacb9cf
 def _version(pair):
     "Versions of the program and of the package that brought the pair, as far as Debian knows."
     names = ['apertium'] + ['apertium-' + '-'.join(p) for p in (pair.split('-'), pair.split('-')[::-1])]
-    if not shutil.which('dpkg-query'): return subprocess.run(['apertium', '-V'], capture_output=True, text=True).stdout.strip()
-    return ' '.join(subprocess.run(['dpkg-query', '-W', '-f', '${Package}=${Version}\n', *names], capture_output=True, text=True).stdout.split())
+    if not shutil.which('dpkg-query'):
+        return subprocess.run(['apertium', '-V'], capture_output=True, text=True).stdout.strip()
+    return ' '.join(subprocess.run(['dpkg-query', '-W', '-f', '${Package}=${Version}\n',
+                                    *names], capture_output=True, text=True).stdout.split())
 
 # %% ../../nbs/12_translate.apertium.ipynb #c0bf1eb7
 @patch
 def _answers(self:ApertiumEngine, sources):
     "What the stream gives for each sentence."
     stream = ''.join(f'{escaped(text)}\n\0' for text in sources)
-    done = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair], input=stream.encode('utf-8', 'replace'), capture_output=True)
+    done = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair],
+                          input=stream.encode('utf-8', 'replace'), capture_output=True)
     found = done.stdout.decode('utf-8', 'replace').split('\0')
     if done.returncode or len(found) <= len(sources):
-        raise RuntimeError(f'apertium {self.pair} gave {len(found) - 1:,} answers to {len(sources):,} sentences (exit code {done.returncode}): {done.stderr.decode()[:200]}')
+        raise RuntimeError(f'apertium {self.pair} gave {len(found) - 1:,} answers '
+                           f'to {len(sources):,} sentences (exit code {done.returncode}): {done.stderr.decode()[:200]}')
     return found[:len(sources)]
 
 # %% ../../nbs/12_translate.apertium.ipynb #2ed344ad
@@ -84,7 +96,7 @@ def translate(self:ApertiumEngine,
     advance:Callable|None=None,   # Called at the end with sentences, their words, and 0
 ) -> list[list[Hypothesis]]:      # For each sentence its one hypothesis
     "Translate sentences into English."
-    refuse_lacking('Apertium', decoding, ('beam',))
+    refuse_lacking(self, decoding)
     out = [[_hypothesis(text, found)] for text, found in zip(sources, self._answers(sources) if sources else [])]
     if advance: advance(len(out), sum(h.tokens for [h] in out), 0)
     return out

@@ -2,21 +2,25 @@
 
     python tests/benchmarks/corpus.py [rows] [folder]      # 2,000,000 rows in a temporary folder unless told
 
-Prints one table: seconds with the index (first and second time) and on the Parquet files alone, and the peak memory so far.
-"""
-import shutil, sys, tempfile, time
+Prints one table: seconds with the index (first and second time) and on the Parquet files alone, and the peak memory so
+far."""
+import shutil
+import sys
+import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from kept import peak
 
+from kept import peak
 from paranmt_lab.corpus import Corpus, shuffled
 from paranmt_lab.settings import settings
 
 SHARD_ROWS, BEAM = 100_000, 12
-WORDS = np.array([f'{a}{b}{c}' for a in 'bdfgklmnprst' for b in ('a', 'e', 'i', 'o', 'u', 'ou', 'ai') for c in ('', 'n', 'ster', 'king')])
+WORDS = np.array([f'{a}{b}{c}' for a in 'bdfgklmnprst' for b in ('a', 'e', 'i', 'o', 'u', 'ou', 'ai')
+                  for c in ('', 'n', 'ster', 'king')])
 
 
 def sentences(n, rng):
@@ -33,8 +37,10 @@ def make(corpus, rows):
         sources, references = (sentences(-(-n // BEAM), rng) for _ in range(2))
         beam = np.arange(n) // BEAM
         corpus.write_pairs(shard, dict(
-            segment=shuffled(beam + shard * SHARD_ROWS).view(np.int64), corpus=pa.array(['talk'] * n), source_lang=['cs'] * n, source=[sources[i] for i in beam],
-            reference=[references[i] for i in beam], translation=sentences(n, rng), system=['demo'] * n, rank=np.arange(n) % BEAM,
+            segment=shuffled(beam + shard * SHARD_ROWS).view(np.int64),
+            corpus=pa.array(['talk'] * n), source_lang=['cs'] * n, source=[sources[i] for i in beam],
+            reference=[references[i] for i in beam], translation=sentences(n, rng),
+            system=['demo'] * n, rank=np.arange(n) % BEAM,
             log_probability=-rng.gamma(4, 2, n), translation_score=-rng.gamma(2, .4, n)))
         corpus.write_measure('trigram_overlap', shard, np.where(rng.random(n) < .4, 0, rng.beta(1, 2, n)))
         corpus.write_measure('unigram_overlap', shard, rng.beta(2, 2, n))
@@ -63,13 +69,16 @@ QUESTIONS = {
 def main(rows=2_000_000, folder=None):
     workspace = Path(folder or tempfile.mkdtemp())
     corpus = Corpus.create('synthetic', replace(settings(), workspace=workspace))
-    print(f'{rows:,} pairs written in {timed(lambda: make(corpus, int(rows))):.1f} s, {usage(corpus.folder):.0f} MB, peak {peak():.0f} MB')
+    print(f'{rows:,} pairs written in {timed(lambda: make(corpus, int(rows))):.1f} s, '
+          f'{usage(corpus.folder):.0f} MB, peak {peak():.0f} MB')
     fresh = lambda: Corpus(corpus.folder)
-    print(f'opened, all files checked: {timed(lambda: fresh().measures()):.3f} s; every byte read again: {timed(lambda: fresh().check()):.1f} s')
+    print(f'opened, all files checked: {timed(lambda: fresh().measures()):.3f} s; '
+          f'every byte read again: {timed(lambda: fresh().check()):.1f} s')
     slow = fresh(); slow._prepared = lambda *_: None
     plain = {name: timed(lambda: ask(slow)) for name, ask in QUESTIONS.items()}
     print(f'on the Parquet files alone: peak {peak():.0f} MB')
-    print(f'index built: {timed(corpus.build_index):.1f} s, {(corpus.folder / "index.duckdb").stat().st_size / 2**20:.0f} MB, peak {peak():.0f} MB')
+    print(f'index built: {timed(corpus.build_index):.1f} s, '
+          f'{(corpus.folder / "index.duckdb").stat().st_size / 2**20:.0f} MB, peak {peak():.0f} MB')
     quick = fresh()
     print(f'first connection: {timed(quick.connect):.3f} s')
     print(f'\n{"question":44} {"first":>8} {"again":>8} {"Parquet":>8}   seconds')
@@ -79,4 +88,5 @@ def main(rows=2_000_000, folder=None):
     if folder is None: shutil.rmtree(workspace)
 
 
-if __name__ == '__main__': main(*(int(a.replace(',', '').replace('_', '')) if i == 0 else a for i, a in enumerate(sys.argv[1:])))
+if __name__ == '__main__':
+    main(*(int(a.replace(',', '').replace('_', '')) if i == 0 else a for i, a in enumerate(sys.argv[1:])))

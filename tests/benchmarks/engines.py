@@ -1,19 +1,20 @@
 """Whether two engines say the same, and why not where they do not.
 
-    python tests/benchmarks/engines.py [sentences] [beam] [one engine] [other engine] [keep]     # 500, 4, ct2:marian-cs-en-tiny:float32, hf:marian-cs-en-tiny
+    python tests/benchmarks/engines.py [sentences] [beam] [one engine] [other engine] [keep]
+        # 500, 4, ct2:marian-cs-en-tiny:float32, hf:marian-cs-en-tiny
 
-Real Czech sentences (newstest and Tatoeba, else the sample). For each difference the other engine's hypothesis is judged by the first engine's own model, by forced decoding:
-a *tie* has the same score within 0.001, so that rounding decides; a *search difference* has another score, so that one of the two searches missed the better one. `keep`
-writes the figures to nbs/papers/translation.json.
-"""
+Real Czech sentences (newstest and Tatoeba, else the sample). For each difference the other engine's hypothesis is
+judged by the first engine's own model, by forced decoding: a *tie* has the same score within 0.001, so that rounding
+decides; a *search difference* has another score, so that one of the two searches missed the better one. `keep` writes
+the figures to nbs/papers/translation.json."""
 import sys
 
 import pandas as pd
 
 from kept import TRANSLATION, keep
-from translation import sentences
-from paranmt_lab.translate.engines import open_engine
+from paranmt_lab.models import open_model
 from paranmt_lab.translate.protocol import Decoding
+from translation import sentences
 
 
 def compare(one, other, sources, beam):
@@ -30,13 +31,16 @@ def compare(one, other, sources, beam):
 
 def main(n=500, beam=4, one='ct2:marian-cs-en-tiny:float32', other='hf:marian-cs-en-tiny'):
     rows, where = sentences(-(-int(n) // 2))
-    table = compare(open_engine(one), open_engine(other), rows.source.tolist()[:int(n)], int(beam))
+    table = compare(open_model(one), open_model(other), rows.source.tolist()[:int(n)], int(beam))
     same, equal = table.reason == '', (table.score - table.other_score).abs()
     print(f'{one} against {other}: {len(table)} sentences of {where}, beam {beam}')
-    print(f'same hypothesis: {same.sum()} of {len(table)} ({same.mean():.1%}); their scores differ by at most {equal[same].max():.1e}')
+    print(f'same hypothesis: {same.sum()} of {len(table)} ({same.mean():.1%}); '
+          f'their scores differ by at most {equal[same].max():.1e}')
     print(table.reason[~same].value_counts().to_string() if (~same).any() else 'no difference')
-    if (~same).any(): print(f'scores of those that differ: {equal[~same].describe()[["min", "50%", "max"]].round(4).to_dict()}')
-    keep(f'engines {one} {other} beam {beam}', TRANSLATION, one=one, other=other, beam=int(beam), sentences=len(table), same=int(same.sum()), apart=float(equal[same].max()), reasons=table.reason[~same].value_counts().to_dict())
+    if (~same).any():
+        print(f'scores of those that differ: {equal[~same].describe()[["min", "50%", "max"]].round(4).to_dict()}')
+    keep(f'engines {one} {other} beam {beam}', TRANSLATION, one=one, other=other, beam=int(beam), sentences=len(table),
+         same=int(same.sum()), apart=float(equal[same].max()), reasons=table.reason[~same].value_counts().to_dict())
 
 
 if __name__ == '__main__': main(*(a for a in sys.argv[1:] if a != 'keep'))

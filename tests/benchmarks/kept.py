@@ -1,13 +1,18 @@
-"""Figures that the notebooks of nbs/papers show: what is called with `keep` among its arguments writes them here, with the date, the commit and the machine.
+"""Figures that the notebooks of nbs/papers show: what is called with `keep` among its arguments writes them here, with
+the date, the commit and the machine.
 
-One record a measurement, in nbs/papers/speed.json or in translation.json; a new one takes the place of the last of the same name.
-"""
-import os, re, resource, sys, time
+One record a measurement, in nbs/papers/speed.json or in translation.json; a new one takes the place of the last of the
+same name."""
+import os
+import re
+import resource
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 
-from paranmt_lab.runs import commit, provenance
+from paranmt_lab.jobs.provenance import commit, provenance
 from paranmt_lab.settings import read_json, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +22,8 @@ PATH, TRANSLATION = (ROOT / 'nbs/papers' / f'{name}.json' for name in ('speed', 
 def command():
     "What was called, from the top of the repository, as somebody else would call it."
     called = Path(sys.argv[0]).resolve()
-    return ' '.join(['python', str(called.relative_to(ROOT)) if called.is_relative_to(ROOT) else called.name, *sys.argv[1:]])
+    return ' '.join(
+        ['python', str(called.relative_to(ROOT)) if called.is_relative_to(ROOT) else called.name, *sys.argv[1:]])
 
 
 COMMAND = os.environ.setdefault('BENCHMARK', command())  # processes that it starts inherit both
@@ -31,7 +37,7 @@ def processor():
 
 
 def pace():
-    "What this machine gives at this time, whose cores others may share: GFLOP a second of a product in float32, GB a second of a copy, the best of five each."
+    "Pace of this machine now: GFLOP a second of a float32 product, GB a second of a copy, each the best of five."
     x, y, z = np.ones((1_500, 1_500), np.float32), np.ones(25_000_000, np.float32), np.zeros(25_000_000, np.float32)
     def best(call):
         times = []
@@ -40,17 +46,21 @@ def pace():
             call()
             times.append(time.perf_counter() - start)
         return min(times[1:])
-    return dict(gflops=round(2 * len(x) ** 3 / best(lambda: x @ x) / 1e9, 1), copied_gb=round(2 * y.nbytes / best(lambda: np.copyto(z, y)) / 1e9, 1))
+    return dict(gflops=round(2 * len(x) ** 3 / best(lambda: x @ x) / 1e9, 1),
+                copied_gb=round(2 * y.nbytes / best(lambda: np.copyto(z, y)) / 1e9, 1))
 
 
 def peak():
-    "Most memory that this process held so far, MiB. `ru_maxrss` of a process begins with what its parent held when it was started, so Linux is asked for the process alone."
+    "Peak memory of this process, MiB; from Linux where it tells, since `ru_maxrss` begins with the parent's memory."
     status = Path('/proc/self/status')
-    return int(re.search(r'VmHWM:\s+(\d+)', status.read_text())[1]) / 2**10 if status.exists() else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return (int(re.search(r'VmHWM:\s+(\d+)', status.read_text())[1]) / 2**10 if status.exists()
+            else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
 
 
 def keep(name, path=PATH, **figures):
     "Write a measurement down, if the command says so: plain numbers, texts and lists of them."
     if 'keep' not in COMMAND.split(): return
     there = read_json(path) if path.exists() else {}
-    write_json(path, there | {name: provenance() | dict(command=COMMAND, commit=COMMIT, processor=processor(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | pace() | figures})
+    write_json(path, there | {name: provenance()
+                              | dict(command=COMMAND, commit=COMMIT, processor=processor(),
+                                     cores=os.cpu_count(), load=round(os.getloadavg()[0], 2)) | pace() | figures})

@@ -2,11 +2,15 @@
 
     python tests/benchmarks/recurrent.py [threads] [batches]     # 1, 12
 
-Synthetic Zipf words of a vocabulary of 50,000, about 13.3 a sentence, embeddings of 300, states of 150 in each direction (GRAN: 300 in one). A training step is 400 sentences
-forward and backward (100 pairs and their negatives), encoding 200 sentences without gradient. Both sides take the same batches in turn. torch's look-up reads every token's embedding and its gradient
-ends there; ours goes on to the embedding matrix. Median, least and most milliseconds on the clock, median of CPU milliseconds, after one pass that compiles.
-"""
-import platform, subprocess, sys, time
+Synthetic Zipf words of a vocabulary of 50,000, about 13.3 a sentence, embeddings of 300, states of 150 in each
+direction (GRAN: 300 in one). A training step is 400 sentences forward and backward (100 pairs and their negatives),
+encoding 200 sentences without gradient. Both sides take the same batches in turn. torch's look-up reads every token's
+embedding and its gradient ends there; ours goes on to the embedding matrix. Median, least and most milliseconds on the
+clock, median of CPU milliseconds, after one pass that compiles."""
+import platform
+import subprocess
+import sys
+import time
 from datetime import date
 
 import numpy as np
@@ -25,7 +29,8 @@ def batches(times, sentences, seed):
     rng, cdf = np.random.default_rng(seed), np.cumsum(1 / np.arange(1, ROWS + 1))
     for _ in range(times):
         offsets = np.r_[0, np.cumsum(np.clip(rng.gamma(3.2, 4.2, sentences).astype(int) + 1, 1, 30))]
-        yield Packed(torch.from_numpy(np.searchsorted(cdf / cdf[-1], rng.random(offsets[-1])).clip(0, ROWS - 1).astype(np.int32)), torch.from_numpy(offsets))
+        yield Packed(torch.from_numpy(np.searchsorted(cdf / cdf[-1], rng.random(offsets[-1])).clip(
+            0, ROWS - 1).astype(np.int32)), torch.from_numpy(offsets))
 
 
 def by_torch(theirs, matrix, packed):
@@ -52,14 +57,18 @@ def measure(models, packed):
 def main(threads=1, times=12):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    layers = dict(BLSTM=Lstm('word', ROWS, DIM, HIDDEN, bidirectional=True), **{'BLSTM, peepholes': Lstm('word', ROWS, DIM, HIDDEN, bidirectional=True, peepholes=True),
-        'GRAN': Gran('word', ROWS, DIM, DIM), 'GRAN, GRU': Gran('word', ROWS, DIM, DIM, cell='gru')})
+    layers = dict(BLSTM=Lstm('word', ROWS, DIM, HIDDEN, bidirectional=True),
+                  **{'BLSTM, peepholes': Lstm('word', ROWS, DIM, HIDDEN, bidirectional=True, peepholes=True),
+                     'GRAN': Gran('word', ROWS, DIM, DIM), 'GRAN, GRU': Gran('word', ROWS, DIM, DIM, cell='gru')})
     for layer in layers.values(): layer.sparse = True
     theirs = torch.nn.LSTM(DIM, HIDDEN, bidirectional=True)
-    models = {name: (lambda p, layer=layer: layer({'word': p}), list(layer.parameters())) for name, layer in layers.items()}
-    models['BLSTM, torch.nn.LSTM'] = (lambda p: by_torch(theirs, layers['BLSTM'].weight_rd.detach(), p), list(theirs.parameters()))
+    models = {name: (lambda p, layer=layer: layer({'word': p}), list(layer.parameters()))
+              for name, layer in layers.items()}
+    models['BLSTM, torch.nn.LSTM'] = (lambda p: by_torch(theirs, layers['BLSTM'].weight_rd.detach(), p),
+                                      list(theirs.parameters()))
     commit = subprocess.run(['git', 'describe', '--always', '--dirty'], capture_output=True, text=True).stdout.strip()
-    print(f'{date.today()}, {commit}, {platform.machine()}, {threads} threads, torch {torch.__version__}, {times} batches')
+    print(f'{date.today()}, {commit}, {platform.machine()}, {threads} threads, '
+          f'torch {torch.__version__}, {times} batches')
     for what, sentences, grad in (('training', TRAINED, True), ('encoding', ENCODED, False)):
         with torch.set_grad_enabled(grad):
             measure(models, batches(times, sentences, 0))

@@ -1,0 +1,236 @@
+// The rating card: one pair, two marks by key, and the next pair. The page Annotate and the notebook widget show it.
+// Texts go into the page as text nodes, never as HTML.
+
+const STRENGTH = [[1, 'not the same'], [2, 'roughly the same'], [3, 'the same meaning']];
+const FLUENCY = [[1, 'hardly English'], [2, 'one or two errors'], [3, 'no error']];
+const QWE = {q: 1, w: 2, e: 3};
+const PATIENCE = 4000; // milliseconds until the rater is told that the server is slow, and may press again
+
+function make(tag, fields = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(fields)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.filter(child => child !== null && child !== undefined));
+  return element;
+}
+
+function clock(seconds) {
+  if (seconds === null || seconds === undefined) return '';
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${(minutes / 60).toFixed(1)} h`;
+}
+
+// ---- The card: a root to draw into, a function that takes messages, and the element whose keys it hears
+
+class Card {
+  constructor(root, send, keys) {
+    Object.assign(this, {root, send, keys, data: {}, marks: {}, mode: 'rate'});
+    Object.assign(this, {waiting: false, slow: false, source: false, marked: false});
+    this.hear = event => this.key(event);
+    keys.addEventListener('keydown', this.hear, true);
+  }
+
+  close() {
+    this.keys.removeEventListener('keydown', this.hear, true);
+    clearTimeout(this.timer);
+  }
+
+  show(data) { // what Python sends; a new token is a new turn
+    const fresh = data.token !== this.data.token || data.item !== this.data.item;
+    if (fresh) Object.assign(this, {marks: {}, mode: 'rate', source: false});
+    if (fresh || JSON.stringify(data.said) !== JSON.stringify(this.data.said)) {
+      this.waiting = this.slow = false;
+      clearTimeout(this.timer);
+    }
+    this.data = data;
+    this.draw();
+  }
+
+  can(act) { return !this.data.can || this.data.can.includes(act); }
+
+  // ---- Messages and marks: while a message is on its way, nothing else is accepted
+
+  say(act, more = {}) {
+    if (this.waiting || !this.can(act)) return;
+    this.waiting = true;
+    this.send({act, token: this.data.token, item: this.data.item, ...more});
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => { this.waiting = false; this.slow = true; this.draw(); }, PATIENCE);
+    this.draw();
+  }
+
+  mark(scale, n) {
+    if (this.waiting || this.data.item === undefined) return;
+    this.marks[scale] = n;
+    if (this.marks.strength && this.marks.fluency) this.say('rate', {...this.marks});
+    else this.draw();
+  }
+
+  forget() {
+    this.marks = {};
+    this.draw();
+  }
+
+  enter(mode) {
+    if (this.waiting || this.data.item === undefined || !this.can(mode)) return;
+    this.mode = this.mode === mode ? 'rate' : mode;
+    this.draw();
+  }
+
+  toggle(name) {
+    this[name] = !this[name];
+    this.draw();
+  }
+
+  guidelines() { this.send({act: 'guidelines', token: this.data.token}); }
+
+  // ---- Keys: looked up at each press, since 1 is a strength, a fluency or a reason
+
+  key(event) {
+    const target = event.composedPath()[0];
+    if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector('[role=dialog]')) return;
+    if (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+    const act = this.action(event.key.length === 1 ? event.key.toLowerCase() : event.key);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (!event.repeat) act();
+  }
+
+  action(key) { // the action of a key, if it has one now
+    if (key === 'u') return () => this.say('undo');
+    if (key === '?') return () => this.guidelines();
+    if (this.data.item === undefined) return null;
+    if (key === 'Escape' && this.mode !== 'rate') return () => this.enter(this.mode);
+    const reasons = this.data.reasons || [], n = Number(key);
+    if (this.mode === 'discard' && n >= 1 && n <= reasons.length) {
+      return () => this.say('discard', {reason: reasons[n - 1]});
+    }
+    if (this.mode === 'rate' && n >= 1 && n <= 3) {
+      return () => this.mark(this.marks.strength ? 'fluency' : 'strength', n);
+    }
+    if (this.mode === 'rate' && QWE[key]) return () => this.mark('fluency', QWE[key]);
+    return {
+      s: () => this.say('skip'),
+      d: () => this.enter('discard'),
+      c: () => this.enter('comment'),
+      o: () => this.toggle('source'),
+      v: () => this.toggle('marked'),
+      Backspace: () => this.forget(),
+    }[key];
+  }
+
+  // ---- Drawing: the whole card each time; a comment that is being typed is carried over
+
+  draw() {
+    const field = this.root.querySelector('textarea'), typed = field ? field.value : null;
+    const seat = make('div', {className: 'seat'}, this.data.seat || '');
+    const className = 'card' + (this.waiting ? ' waiting' : '');
+    this.root.replaceChildren(make('div', {className}, seat, this.head(), ...this.body(), this.foot(), this.told()));
+    const now = this.root.querySelector('textarea');
+    if (!now) return;
+    if (typed !== null) now.value = typed;
+    now.focus();
+  }
+
+  head() {
+    const standing = this.data.standing || {}, all = standing.done + standing.left;
+    const bar = make('progress', {max: Math.max(all, 1), value: standing.done, 'aria-label': 'pairs answered'});
+    const far = [`${standing.done} of ${all}`];
+    if (standing.pace) far.push(`${standing.pace.toFixed(1)} s a pair`);
+    if (standing.left && standing.time_left) far.push(`${clock(standing.time_left)} left`);
+    return make('div', {className: 'head'}, bar, make('span', {className: 'how-far'}, far.join(' · ')));
+  }
+
+  body() {
+    if (this.data.empty) return [make('p', {className: 'empty'}, this.data.empty.message)];
+    const training = 'Training: the right answer comes afterwards';
+    const source = [[this.data.source || 'This pair has no source.', false]];
+    const middle = {discard: () => this.why(), comment: () => this.note(), rate: () => this.scales()};
+    return [this.data.training ? make('div', {className: 'training'}, training) : null,
+      this.side('Reference', this.data.reference), this.side('Translation', this.data.translation),
+      this.source ? this.side('Source', source) : null, middle[this.mode]()];
+  }
+
+  side(name, pieces) { // a text, with the words that differ marked for those who wish
+    const text = pieces.map(([piece, differs]) => differs && this.marked ? make('mark', {}, piece) : piece);
+    return make('div', {className: 'side'}, make('div', {className: 'label'}, name),
+      make('p', {dir: 'auto', 'data-side': name.toLowerCase()}, ...text));
+  }
+
+  // ---- The middle: two scales, the reasons for discarding, or a field for a comment
+
+  scales() {
+    const first = this.marks.strength ? ['', '', ''] : ['1', '2', '3'];
+    const second = this.marks.strength ? ['1', '2', '3'] : ['q', 'w', 'e'];
+    return make('div', {className: 'scales'}, this.scale('strength', 'Paraphrase strength', STRENGTH, first),
+      this.scale('fluency', 'Fluency of the translation', FLUENCY, second));
+  }
+
+  scale(scale, name, labels, keys) {
+    const buttons = labels.map(([n, meaning], i) => {
+      const chosen = this.marks[scale] === n;
+      const fields = {className: chosen ? 'chosen' : '', disabled: this.waiting, 'aria-pressed': String(chosen)};
+      return make('button', {...fields, onclick: () => this.mark(scale, n)},
+        make('b', {}, String(n)), ' ' + meaning, make('kbd', {}, keys[i]));
+    });
+    return make('div', {className: 'scale', role: 'group', 'aria-label': name},
+      make('div', {className: 'label'}, name), make('div', {className: 'marks'}, ...buttons));
+  }
+
+  why() {
+    const buttons = this.data.reasons.map((reason, i) => {
+      const onclick = () => this.say('discard', {reason});
+      return make('button', {disabled: this.waiting, onclick}, reason, make('kbd', {}, String(i + 1)));
+    });
+    return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Why can this pair not be judged?'),
+      make('div', {className: 'marks'}, ...buttons));
+  }
+
+  note() {
+    const save = () => {
+      const text = this.root.querySelector('textarea').value;
+      this.mode = 'rate';
+      this.say('comment', {text});
+    };
+    const onkeydown = event => {
+      event.stopPropagation();
+      if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); save(); }
+      if (event.key === 'Escape') this.enter('comment');
+    };
+    const value = this.data.comment || '';
+    const field = make('textarea', {maxLength: 2000, rows: 2, value, 'aria-label': 'comment', onkeydown});
+    const button = make('button', {onclick: save}, 'Save', make('kbd', {}, 'Enter'));
+    return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Comment'), field, button);
+  }
+
+  // ---- Below: the other keys as buttons, and what became of the last answer
+
+  foot() {
+    const rating = this.data.item !== undefined;
+    const button = (name, key, act, there = true) => there ? make('button',
+      {className: 'quiet', disabled: this.waiting, onclick: act}, name, make('kbd', {}, key)) : null;
+    return make('div', {className: 'foot'},
+      button('Undo', 'u', () => this.say('undo'), this.can('undo')),
+      button('Skip', 's', () => this.say('skip'), rating),
+      button('Discard', 'd', () => this.enter('discard'), rating && this.can('discard')),
+      button(this.data.comment ? 'Comment ✓' : 'Comment', 'c', () => this.enter('comment'),
+        rating && this.can('comment')),
+      button('Source', 'o', () => this.toggle('source'), rating),
+      button('Differences', 'v', () => this.toggle('marked'), rating),
+      button('Guidelines', '?', () => this.guidelines()));
+  }
+
+  told() {
+    const said = this.data.said, right = said && said.right;
+    const late = 'No answer from the server yet, so this may not be saved. Press again: a second time does no harm.';
+    if (this.slow) return make('div', {className: 'told bad', role: 'alert'}, late);
+    if (!said) return make('div', {className: 'told', role: 'status'});
+    const fields = {className: 'told ' + (said.good ? 'good' : 'bad'), role: said.good ? 'status' : 'alert'};
+    const answer = right && `Right were strength ${right.strength} and fluency ${right.fluency}. ${right.explanation}`;
+    return make('div', fields, said.text, right ? make('div', {className: 'right'}, answer) : null);
+  }
+}

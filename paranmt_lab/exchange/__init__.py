@@ -1,0 +1,1 @@
+"""Corpora as files for others, and files of others as corpora."""

@@ -1,0 +1,47 @@
+"""`make check` and `make quick`: files as they are are compared, and what was changed is tested."""
+import shutil
+import subprocess
+import sys
+
+import gate
+
+
+def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, 'ROOT', tmp_path)
+    notebook = tmp_path / 'nbs/01_text.ipynb'
+    notebook.parent.mkdir()
+    notebook.write_text('a')
+    (tmp_path / 'pyproject.toml').write_text('')
+    monkeypatch.setattr(gate, 'run', lambda title, command: True)
+    assert gate.check() == []
+    monkeypatch.setattr(gate, 'run', lambda title, command: notebook.write_text('b') if 'notebooks' in title else True)
+    assert [r for r in gate.check() if 'git diff' in r and 'nbs/01_text.ipynb' in r]
+    monkeypatch.setattr(gate, 'run', lambda title, command: title != 'ruff')
+    assert 'ruff names' in gate.check()[0]
+
+
+def test_a_changed_notebook_is_tested_with_the_tests_of_its_module():
+    titles = [title for title, _ in gate.tests_of(['nbs/01_text.ipynb', 'tests/test_sts.py', 'README.md'])]
+    assert titles[:2] == ['nbs/01_text.ipynb', 'tests/test_sts.py'] and 'tests/test_text.py' in titles
+    assert 'tests/test_agreement.py' not in titles
+
+
+def test_a_command_is_stopped_when_the_time_is_over(capsys):
+    assert gate.run('sleeps', [sys.executable, '-c', 'import time; time.sleep(60)'], .5) is None
+    assert gate.run('fails', [sys.executable, '-c', 'print("reason"); raise SystemExit(1)']) is False
+    assert 'reason' in capsys.readouterr().out
+
+
+def test_the_environment_of_another_checkout_is_left_as_it_is(tmp_path):
+    """Installing there would make the other checkout's commands run the code of this one."""
+    for name in ('Makefile', 'pyproject.toml', 'constraints.txt'): shutil.copy(gate.ROOT / name, tmp_path)
+    (tmp_path / 'other/bin').mkdir(parents=True)
+    python = tmp_path / 'other/bin/python'
+    python.write_text('#!/bin/sh\nexit 1\n')
+    python.chmod(0o755)
+    (tmp_path / '.venv').symlink_to('other')
+    setup = lambda: subprocess.run(['make', 'setup'], cwd=tmp_path, capture_output=True, text=True)
+    assert setup().returncode == 0 and not (tmp_path / 'other/.ready').exists()
+    (tmp_path / '.venv').unlink()
+    (tmp_path / 'other').rename(tmp_path / '.venv')
+    assert setup().returncode != 0, 'an environment of its own is installed into'
