@@ -274,7 +274,7 @@ def test_stroke_over_the_histogram(page, workspace):
 
 
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
-            'training': {'runs', 'over', 'smooth'},
+            'filters': {'corpus', 'show'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
             'sts-results': {'systems', 'paper', 'task'}, 'back-translation': {'corpus'}}
@@ -300,6 +300,64 @@ def test_an_address_shows_the_same_after_something_was_added(page, workspace):
     finally:
         shutil.rmtree(workspace / 'corpora/a-first')
         shutil.rmtree(workspace / 'runs/youngest')
+
+
+def kept_by(workspace, **ranges):
+    "Ids of the pairs of (low, high] of each measure, by the files."
+    columns = ' POSITIONAL JOIN '.join(['{pairs}', *(f'{{m:{m}}}' for m in ranges)])
+    inside = ' AND '.join(f'"{m}" > {low}::FLOAT AND "{m}" <= {high}::FLOAT' for m, (low, high) in ranges.items())
+    return set(ask(workspace, f'SELECT pair_id FROM {columns} WHERE {inside}').pair_id)
+
+
+def test_filters_count_what_the_files_hold(page, workspace):
+    "Pairs kept and pairs that one range removes alone; a key on a slider moves the range, and Back moves it back."
+    ranges = dict(trigram_overlap=(0.1, 0.7), reference_length=(5, 12))
+    page.open('filters', corpus='talk-reworded', filter=[f'{m}:{a}:{b}' for m, (a, b) in ranges.items()], rows=1000,
+              by='trigram_overlap')
+    kept, length = kept_by(workspace, **ranges), kept_by(workspace, reference_length=ranges['reference_length'])
+    assert page.metric('Pairs kept') == len(kept) > 0
+    assert f'removes {len(length - kept):,} alone' in page.text()
+    removed = set(page.saved('removed_save').pair_id)
+    assert removed <= length - kept and len(removed) == min(1000, len(length - kept))
+    beside = page.saved('beside_upper_save')
+    assert set(beside.pair_id) <= kept and beside.trigram_overlap.max() == ask(
+        workspace, f"SELECT max(trigram_overlap) AS m FROM {{pairs}} POSITIONAL JOIN {{m:trigram_overlap}} "
+        f"WHERE pair_id IN ({', '.join(map(str, kept))})").m[0]
+    page.shot('filters')
+    lower = page.tab.locator('input[aria-label="trigram_overlap — start"]')
+    lower.focus()
+    page.tab.keyboard.press('ArrowRight')
+    page.tab.wait_for_timeout(1500)
+    assert page.settle().address_bar()['filter'] == ['reference_length:5:12', 'trigram_overlap:0.105:0.7']
+    ranges['trigram_overlap'] = (0.105, 0.7)
+    assert page.metric('Pairs kept') == len(kept_by(workspace, **ranges))
+    page.tab.go_back()
+    page.tab.wait_for_timeout(1500)
+    assert page.settle().metric('Pairs kept') == len(kept)
+    assert lower.get_attribute('aria-valuetext') == '0.1'
+
+
+def test_filters_become_a_selection_and_a_campaign(page, workspace):
+    "What the sliders keep is saved, and drawn for people: kept pairs, or both sides of a threshold."
+    page.open('filters', corpus='talk-reworded', filter=['trigram_overlap:0.1:', 'reference_length:5:'])
+    kept = kept_by(workspace, trigram_overlap=(0.1, 9), reference_length=(5, 999))
+    save, send = page.tab.get_by_test_id('stForm').all()
+    save.get_by_label('Name').fill('middle')
+    save.get_by_role('button', name='Save').click()
+    page.tab.get_by_text(f'Selection middle keeps {len(kept):,} pairs.').wait_for()
+    record = json.loads((workspace / 'corpora/talk-reworded/selections/middle.json').read_text())
+    assert record['pairs'] == len(kept)
+    send.get_by_label('Name').fill('both-sides')
+    send.get_by_label('Pairs', exact=True).click()
+    page.tab.get_by_role('option', name='both sides of trigram_overlap').click()
+    send.get_by_role('button', name='Draw').click()
+    page.tab.get_by_text('Campaign both-sides has 100 pairs.').wait_for()
+    with closing(sqlite3.connect(workspace / 'annotations.sqlite')) as db:
+        drawn = db.execute("SELECT pair_id, stratum FROM items WHERE campaign = 'both-sides' "
+                           "AND repeat_of IS NULL").fetchall()
+    assert {stratum for _, stratum in drawn} == {'(None, 0.1]', '(0.1, None]'}
+    assert all((stratum == '(0.1, None]') == (pair in kept) for pair, stratum in drawn)
+    assert {pair for pair, _ in drawn} <= kept_by(workspace, reference_length=(5, 999))
 
 
 def click_row(page, key, row):
