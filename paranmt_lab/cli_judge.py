@@ -10,7 +10,7 @@ import typer
 
 from .filters.table import MEASURES, model_kind
 from .settings import settings
-from .terminal import command, command_group, open_corpus, show_note, show_table, span
+from .terminal import command, command_group, open_corpus, show_note, show_table, span, values_of
 
 # %% ../nbs/70_cli_judge.ipynb #72f8eadf
 judge_app = command_group()
@@ -56,6 +56,12 @@ def _folds(text):
     except ValueError:
         raise typer.BadParameter(f'{text!r} is not MEASURE=NUMBER,NUMBER', param_hint='--folds') from None
 
+# %% ../nbs/70_cli_judge.ipynb #8520ea5a
+def _quotas(texts):
+    quotas = values_of(texts, int, '--quota', 'DOMAIN=N')
+    if len(quotas) < len(texts): raise typer.BadParameter('a domain is named twice', param_hint='--quota')
+    return tuple(quotas.items())
+
 # %% ../nbs/70_cli_judge.ipynb #57b23379
 @command(judge_app, 'select',
          example='paranmt select pairs good --range paraphrase_score@paraphrase-scorer=0.4:1.0 --max-length 30')
@@ -63,19 +69,32 @@ def select_(
     corpus:str, # Scored corpus
     name:str, # Name of the selection
     *,
-    range:list[str]=[], # MEASURE=LOW:HIGH, above LOW, at most HIGH; 'MEASURE=[LOW:HIGH]' holds LOW too; all must hold
+    range:list[str]=[], # MEASURE=LOW:HIGH, above LOW, at most HIGH; 'MEASURE=[LOW:HIGH]' holds LOW too; MEASURE/MEASURE
     folds:str='', # MEASURE=9,10 keeps the top two tenths
+    min_length:int=0, # Least tokens of either side; 0 is no limit
     max_length:int=0, # Most tokens of either side; 0 is no limit
+    min_ratio:float=0., # Least ratio of the shorter side's tokens to the longer side's, 0 to 1; 0 is no limit
     exclude_equal:bool=False, # Leave out pairs whose sides are equal but for case
+    where:str='', # Further SQL condition on a pair, such as "corpus = 'talk' AND rank = 1"
+    deduplicate:list[str]=[], # Keep each pair, translation or reference once, the first; may be repeated
+    exact:bool=True, # Equal to the letter; --no-exact: but for case, punctuation and white space
+    one_per_source:str='', # One translation of each source: first, random, highest:MEASURE or lowest:MEASURE
+    quota:list[str]=[], # DOMAIN=N, the most pairs of a domain; may be repeated
+    per_domain:int=0, # Most pairs of every domain without a quota; 0 is no limit
     n:int=0, # Size of the seeded sample drawn from what is left; 0 keeps all
-    seed:int=0, # Seed of the sample
+    seed:int=0, # Seed of the sample, of random translations and of quotas
     reason:str='', # Why, for those who read it later
+    dry_run:bool=False, # Count the pairs at each step and write nothing
     force:bool=False, # Replace a selection of that name that was chosen otherwise, or keeps other pairs now
 ):
-    "Choose a training set and write down how: the conditions, and the pairs left after each."
+    """Choose a training set and write down how: the conditions, and the pairs left after each.
+    Steps are taken in the order of the options."""
     from paranmt_lab.selection import Selection, select
     choice = Selection(name, *_folds(folds), ranges=tuple(map(_range, range)), max_length=max_length,
-                       exclude_equal=exclude_equal, n=n, seed=seed, reason=reason)
-    record = select(open_corpus(corpus, settings()), choice, force)
-    show_table([{k: step[k] for k in ('step', 'pairs')} for step in record['steps']], f'Selection {name} of {corpus}')
+                       exclude_equal=exclude_equal, where=where, n=n, seed=seed, reason=reason, min_length=min_length,
+                       min_ratio=min_ratio, deduplicate=tuple(deduplicate), exact=exact,
+                       one_per_source=one_per_source, quotas=_quotas(quota), per_domain=per_domain)
+    record = select(open_corpus(corpus, settings()), choice, force, dry_run)
+    title = f'Selection {name} of {corpus}' + ', a dry run: nothing is written' * dry_run
+    show_table([{k: step[k] for k in ('step', 'pairs')} for step in record['steps']], title)
     for note in record.get('notes', []): show_note(note[0].upper() + note[1:] + '.', 'yellow')

@@ -5,12 +5,13 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpus import SHARD, Corpus
 from paranmt_lab.selection import (
     PAPER_RANGES,
     Range,
@@ -240,3 +241,163 @@ def test_the_command_tells_of_the_lower_end_and_replaces_with_force_only(corpora
     assert code == 1 and '--force' in said and read_selection(corpus, 'good')['pairs'] == 2
     said, code = run('--range', 'm=[0.0:0.7]', '--force')
     assert code == 0 and 'leaves out' not in said and read_selection(corpus, 'good')['pairs'] == 4
+
+
+# ---- several steps, and steps that compare pairs
+
+def pairs_of(corpus, rows=300, seed=0):
+    "Pairs with repeated texts, several to a source, three domains, and lengths that may be 0 or missing."
+    rng, i = np.random.default_rng(seed), np.arange(rows)
+    words = np.array(['It rains.', 'it rains', 'Rain falls.', 'Why?', 'WHY', '...', '!', 'Go on.'])
+    table = pd.DataFrame(dict(
+        corpus=rng.choice(['talk', 'news', "O'Neill"], rows), source=[f'Věta {k}.' for k in i // 4],
+        rank=np.where(i % 7, i % 4 + 1, None), reference=rng.choice(words, rows), translation=rng.choice(words, rows)))
+    for shard, start in enumerate(range(0, rows, 100)): corpus.write_pairs(shard, table[start:start + 100])
+    for name, most in (('m', 9), ('reference_length', 6), ('translation_length', 6)):
+        values = np.where(rng.random(rows) < .1, np.nan, rng.integers(0, most, rows))
+        for shard, start in enumerate(range(0, rows, 100)): corpus.write_measure(name, shard, values[start:start + 100])
+    return corpus
+
+
+def plain(text):
+    "Case, punctuation and white space aside; a text of punctuation alone as it is."
+    return ' '.join(''.join(c if c.isalnum() else ' ' for c in text.lower()).split()) or text
+
+
+def first_by(frame, key):
+    "The first pair of each group."
+    return frame[~frame.assign(key=key).key.duplicated()]
+
+
+@few
+@given(seed=st.integers(0, 5), least=st.integers(0, 3), most=st.sampled_from([0, 4]),
+       ratio=st.sampled_from([0., .5, 1.]), of=st.sampled_from([(), ('pair',), ('translation', 'reference')]),
+       exact=st.booleans(), one=st.sampled_from(['', 'first', 'highest:m', 'lowest:m', 'random']),
+       n=st.sampled_from([0, 20]))
+def test_all_steps_are_what_pandas_would_do(corpora, seed, least, most, ratio, of, exact, one, n):
+    corpus = pairs_of(corpora(), seed=seed)
+    choice = Selection('s', ranges=[Range('m', 0, 7, closed=True)], min_length=least, max_length=most, min_ratio=ratio,
+                       deduplicate=of, exact=exact, one_per_source=one, n=n, seed=seed)
+    record = select(corpus, choice)
+    f = corpus.frame()
+    a, b = f.reference_length, f.translation_length
+    keep = f.m.between(0, 7)
+    if least: keep &= (a >= least) & (b >= least)
+    if most: keep &= (a <= most) & (b <= most)
+    if ratio: keep &= (a / b.replace(0, np.nan) >= ratio) & (b / a.replace(0, np.nan) >= ratio)
+    f = f[keep]
+    form = (lambda x: x) if exact else plain
+    sides = dict(pair=['reference', 'translation'], translation=['translation'], reference=['reference'])
+    for name in of: f = first_by(f, list(zip(*(f[side].map(form) for side in sides[name]))))
+    order = dict(first=['rank', 'pair_id'], **{'highest:m': ['m', 'pair_id'], 'lowest:m': ['m', 'pair_id']})
+    if one in order:
+        rising = [not one.startswith('highest'), True]
+        f = first_by(f.sort_values(order[one], ascending=rising, na_position='last'), f.segment).sort_values('pair_id')
+    ids = selected_ids(Corpus(corpus.folder), 's')
+    if one == 'random':
+        everything = len(set(f.segment))
+        assert set(ids) <= set(f.pair_id) and len(ids) == (min(n, everything) if n else everything)
+        assert not corpus.pairs_by_id(ids, ['segment']).segment.duplicated().any()
+    elif n: assert set(ids) <= set(f.pair_id) and len(ids) == min(n, len(f))
+    else: assert ids.tolist() == f.pair_id.tolist()
+    again = select(corpus, replace(choice, name='t'), dry_run=True)
+    assert again['steps'] == record['steps'] and again['ids'] == record['ids'] and list_selections(corpus) == ['s']
+
+
+def test_a_random_translation_is_any_of_its_source_and_another_by_another_seed(corpora):
+    corpus = pairs_of(corpora(), 2000)
+    ids = {seed: selected_ids(corpus, select(corpus, Selection(f's{seed}', one_per_source='random',
+                                                               seed=seed))['selection']['name']) for seed in (0, 1, 2)}
+    place = np.concatenate([x % SHARD % 4 for x in ids.values()])
+    counts = np.bincount(place, minlength=4)  # 500 sources of four translations, three seeds
+    assert counts.sum() == 1500 and (np.abs(counts - 375) < 75).all()
+    assert 50 < len(set(ids[0]) & set(ids[1])) < 220
+
+
+def test_quotas_take_no_side_with_sources_that_have_many_translations(corpora):
+    corpus = corpora()
+    sources = [f'one {k}' for k in range(2000)] + [f'many {k // 40}' for k in range(2000)]
+    corpus.write_pairs(0, dict(source=sources, corpus=['d'] * 4000, reference=['r'] * 4000, translation=['t'] * 4000))
+    select(corpus, Selection('q', one_per_source='random', per_domain=400))
+    many = (corpus.pairs_by_id(selected_ids(corpus, 'q'), ['source']).source.str.startswith('many')).sum()
+    assert many < 30  # 50 of 2,050 sources: 10 are expected
+
+
+def test_quotas_of_domains(corpora):
+    corpus = pairs_of(corpora())
+    counts = corpus.frame(['corpus']).corpus.value_counts()
+    record = select(corpus, Selection('q', quotas={"O'Neill": 5, 'talk': 0}))
+    assert record['pairs'] == counts['news'] + 5
+    record = select(corpus, Selection('p', quotas={"O'Neill": 1000}, per_domain=7))
+    assert record['pairs'] == counts["O'Neill"] + 14
+    there = counts["O'Neill"]
+    assert record['notes'] == [f"domain O'Neill gives {there} pairs of 1,000, which is all that is left of it"]
+    with pytest.raises(ValueError, match="no domain 'stories'; it has O'Neill, news, talk"):
+        select(corpus, Selection('r', quotas={'stories': 5}))
+
+
+def test_a_ratio_of_two_measures_is_a_range(corpora):
+    corpus = pairs_of(corpora())
+    f = corpus.frame(['reference_length', 'translation_length'])
+    ratio = (f.reference_length / f.translation_length.replace(0, np.nan)).astype(np.float32)
+    record = select(corpus, Selection('r', ranges=[Range('reference_length/translation_length', .5, 2., closed=True)]))
+    assert record['pairs'] == ratio.between(.5, 2).sum()
+    half_open = select(corpus, Selection('h', ranges=[('reference_length/translation_length', .5, 2.)]))
+    assert half_open['pairs'] == ((ratio > .5) & (ratio <= 2)).sum() and 'is exactly 0.5' in half_open['notes'][0]
+    with pytest.raises(ValueError, match="no column 'size'"):
+        select(corpus, Selection('x', ranges=[('reference_length/size', 0, 1)]))
+
+
+def test_a_record_of_an_earlier_version_is_opened_and_is_the_same_choice(corpora):
+    corpus, choice = pairs_of(corpora()), Selection('old', ranges=(('m', 3., None),), max_length=4, n=20)
+    record = select(corpus, choice)
+    new = ('min_length', 'min_ratio', 'deduplicate', 'exact', 'one_per_source', 'quotas', 'per_domain')
+    record['selection'] = {k: v for k, v in record['selection'].items() if k not in new}
+    write_json(corpus.folder / 'selections/old.json', record)
+    assert len(selected_ids(corpus, 'old')) == 20 and select(corpus, choice)['ids'] == record['ids']
+    with pytest.raises(FileExistsError, match='one_per_source'): select(corpus, replace(choice, one_per_source='first'))
+
+
+def test_a_selection_notices_that_what_decided_between_translations_has_changed(corpora):
+    corpus = pairs_of(corpora())
+    select(corpus, Selection('best', one_per_source='highest:m'))
+    assert len(selected_ids(corpus, 'best')) > 50
+    corpus.write_measure('m', 1, np.arange(100.)[::-1])
+    with pytest.raises(ValueError, match='select again with --force'): selected_ids(corpus, 'best')
+
+
+def test_texts_in_conditions_reach_the_steps_after_them(corpora):
+    corpus = pairs_of(corpora())
+    f = corpus.frame().query("reference == 'Why?'")
+    record = select(corpus, Selection('w', where="reference = 'Why?' OR reference = 'nothing'", one_per_source='first',
+                                      deduplicate=['translation'], per_domain=2))
+    kept = corpus.pairs_by_id(selected_ids(corpus, 'w'))
+    assert set(kept.reference) == {'Why?'} and kept.corpus.value_counts().max() <= 2
+    assert kept.translation.is_unique and record['steps'][1]['pairs'] == len(f)
+
+
+def test_a_dry_run_writes_nothing_even_where_the_name_is_taken(corpora):
+    corpus = pairs_of(corpora())
+    select(corpus, Selection('good'))
+    before = sorted((p, p.read_bytes()) for p in corpus.folder.rglob('*.json'))
+    assert select(corpus, Selection('good', min_length=2), dry_run=True)['pairs'] < corpus.rows
+    assert sorted((p, p.read_bytes()) for p in corpus.folder.rglob('*.json')) == before
+
+
+def test_the_command_knows_every_step(corpora):
+    corpus = pairs_of(corpora())
+    words = ['--where', "corpus <> 'news'", '--min-length', '1', '--min-ratio', '0.3', '--deduplicate', 'translation',
+             '--no-exact', '--one-per-source', 'highest:m', '--quota', 'talk=2', '--per-domain', '1', '--seed', '3']
+    def run(*more):
+        process = cli(corpus, 'select', corpus.name, 'good', *words, *more)
+        return ' '.join(process.communicate()[0].split()), process.returncode
+    said, code = run('--dry-run')
+    assert code == 0 and 'a dry run: nothing is written' in said and list_selections(corpus) == [], said
+    again, code = run()
+    assert code == 0 and again.partition('all pairs')[2] == said.partition('all pairs')[2]
+    choice = read_selection(corpus, 'good')['selection']
+    assert choice['quotas'] == [['talk', 2]] and choice['exact'] is False and choice['one_per_source'] == 'highest:m'
+    said, code = run('--quota', 'talk=x')
+    assert code == 2 and 'DOMAIN=N' in said
+    said, code = run('--one-per-source', 'best', '--force')
+    assert code == 1 and 'expected first, random, highest:MEASURE or lowest:MEASURE' in said

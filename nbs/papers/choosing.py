@@ -1,0 +1,153 @@
+"""Which pairs teach best: random pairs against a length, an overlap, and tenths of a measure.
+
+    python nbs/papers/choosing.py pairs
+        # the corpus `choosing` from wmt21-23, with its measures
+    python nbs/papers/choosing.py run GROUP ...
+        # trainings of some groups (all if none is named); figures go to nbs/papers/choosing.json
+
+PARANMT_RESOURCES names the folder that holds `train/paraphrase`, `train/vectors` and `eval`. Every step goes on where
+it was stopped; a training that is in the file is not done again. The trainings' folders are deleted once their
+figures are kept, since each holds an encoder."""
+import json
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from paranmt_lab.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.evaluation.results import read_results
+from paranmt_lab.fields import alter, flat
+from paranmt_lab.filters.scoring import score
+from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.selection import Range, Selection, select
+from paranmt_lab.settings import atomic, settings
+from paranmt_lab.training.config import train_config
+from paranmt_lab.training.loop import train
+
+CORPUS, FILE = 'choosing', Path(__file__).with_name('choosing.json')
+GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
+SCORE = 'paraphrase_score@paraphrase-scorer'
+SEEDS = 0, 1, 2
+PAIRS = 7_500   # of every training that is compared with another by bounds: [0, 10] has 7,974 sources, the fewest
+TENTH = 24_000  # pairs drawn from each tenth
+
+# Grids of `backtranslation` sections 5.5 and 5.7; both ends of a range belong to it
+LENGTHS = [(0, 10), (0, 15), (0, 20), (0, 30), (0, 100), (10, 20), (10, 30), (10, 100), (15, 25), (15, 30), (15, 100),
+           (20, 30), (20, 100), (30, 100)]
+LOWER, UPPER = (0., .1, .2, .3), (.6, .7, .8, .9, 1.)
+# Of the cross product of these the part that changes what is chosen: few pairs share less than 0.3 of their words, and
+# few share more than 0.6 of their trigrams
+BOUNDS = {'unigram_overlap': list(product((0., .3), UPPER)), 'trigram_overlap': list(product(LOWER, (.6, 1.)))}
+
+# The learning rate was chosen on STS 2017 with random pairs, of 0.005, 0.02 and 0.05: GloVe starts far from paraphrases
+WORD = train_config('word', CORPUS, model='WORD', vectors=GLOVE, vocabulary=60_000, megabatch=20, epochs=3,
+                    learning_rate=.02, probes=0)
+TENTHS = {'WORD': alter(WORD, epochs=1),
+          'TRIGRAM': train_config('trigram', CORPUS, model='TRIGRAM', vocabulary=50_000, megabatch=20, epochs=1,
+                                  probes=0)}
+
+
+def make_pairs(s):
+    "The corpus: references beside the outputs of all systems, in random order, with its measures."
+    if CORPUS not in list_corpora(s):
+        found = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet').sample(frac=1, random_state=0)
+        segments = [segment_of('wmt21-23', str(x)) for x in found.segment]
+        pairs = found.rename(columns={'hypothesis': 'translation'}).assign(segment=segments, corpus='wmt21-23')
+        pairs = pairs[['segment', 'corpus', 'source_lang', 'source', 'reference', 'translation', 'system']]
+        pairs['system'] = pairs.system.astype(str)
+        corpus = Corpus.create(CORPUS, s)
+        for shard, start in enumerate(range(0, len(pairs), 100_000)):
+            corpus.write_pairs(shard, pairs[start:start + 100_000])
+    corpus = Corpus.open(CORPUS, s)
+    score(corpus, ['reference_length', 'translation_length', *BOUNDS, 'paraphrase_score'], ['paraphrase-scorer'],
+          workers=1)
+    return corpus
+
+
+def bounded(name, *ranges, n=PAIRS):
+    "One random pair of each source within the bounds, and of these a sample."
+    return Selection(name, ranges=tuple(Range(*r, closed=True) for r in ranges), exclude_equal=True,
+                     one_per_source='random', n=n)
+
+
+def tenth(measure, number):
+    "A sample of one tenth; several pairs of a source may be in it."
+    return Selection(f'{measure.partition("@")[0]}-tenth-{number}', fold_measure=measure, folds=(number,), n=TENTH)
+
+
+def name_of(measure, low, high): return f'{measure}-{low:g}-{high:g}'
+
+
+# Group to (selection, base of the training)
+RANDOM = {'random': [(bounded('random'), WORD)]}
+BY_LENGTH = {'length': [(bounded(name_of('length', *b), ('translation_length', *b)), WORD) for b in LENGTHS]}
+BY_OVERLAP = {m: [(bounded(name_of(m, *b), (m, *b)), WORD) for b in grid] for m, grid in BOUNDS.items()}
+BY_TENTH = {f'tenths of {measure.partition("@")[0]} {model}': [(tenth(measure, k), base) for k in range(1, 11)]
+            for model, base in TENTHS.items() for measure in (SCORE, 'trigram_overlap')}
+GROUPS = RANDOM | BY_LENGTH | BY_OVERLAP | BY_TENTH
+
+
+def kept():
+    "Figures so far: `groups` with their configs, and `trainings` with their facts, by name."
+    return json.loads(FILE.read_text()) if FILE.exists() else dict(groups={}, trainings={})
+
+
+def keep(figures):
+    "Write the figures, a training or a group on a line."
+    parts = [f'"{part}": {{\n' + ',\n'.join(f'  {json.dumps(name)}: {json.dumps(facts)}'
+                                           for name, facts in rows.items()) + '\n}' for part, rows in figures.items()]
+    with atomic(FILE) as part: part.write_text('{' + ',\n'.join(parts) + '}\n')
+
+
+def measured(config, s):
+    "Train, and give STS 2017 after each epoch, and the mean over the other sets of the last epoch; Pearson x 100."
+    start = time.perf_counter()
+    run = train(config, s, show=False)
+    scores = run.metrics().development.dropna().round(3).tolist()
+    rows = read_results(run.folder / 'results.parquet').query("status == 'ok' and metric == 'pearson'")
+    tests = rows[rows.task.str.fullmatch('STS1[2-5]')]
+    facts = dict(pairs=run.finished['pairs'], epochs=scores, test=round(100 * tests.value.mean(), 3),
+                 test_sets=len(tests), seconds=round(time.perf_counter() - start, 1))
+    shutil.rmtree(run.folder)
+    return facts
+
+
+def trainings(group):
+    "(name, selection, config) of a group, the seeds outermost: a group that is cut short has whole seeds."
+    for seed in SEEDS:
+        for choice, base in GROUPS[group]:
+            choice, model = replace(choice, seed=seed), base.encoder.model
+            name = f'{choice.name} {model} seed {seed}'
+            yield name, choice, alter(base, name=name.replace(' ', '-'), seed=seed, selection=choice.name)
+
+
+def run(groups, s):
+    "Trainings of some groups that are not in the file yet."
+    corpus, made = Corpus.open(CORPUS, s), provenance()
+    command = shlex.join(['python', 'nbs/papers/choosing.py', *sys.argv[1:]])
+    made = {k: made[k] for k in ('commit', 'device', 'machine', 'python', 'torch')} | dict(command=command)
+    for group in groups:
+        for name, choice, config in trainings(group):
+            if name in kept()['trainings']: continue
+            record = select(corpus, choice, force=True)
+            facts = dict(group=group, selection=choice.name, model=config.encoder.model, seed=choice.seed,
+                         available=record['steps'][-2]['pairs'], ids=record['ids']) | measured(config, s)
+            figures = kept()
+            figures['trainings'][name] = facts | dict(date=provenance()['date'])
+            differing = {k: v for k, v in flat(config).items() if k not in ('name', 'seed', 'selection')}
+            figures['groups'][group] = made | dict(config=differing)
+            keep(figures)
+            print(f"{name:45} {facts['pairs']:6} pairs STS17 {max(facts['epochs']):.2f} test {facts['test']:.2f} "
+                  f"{facts['seconds']} s", flush=True)
+
+
+if __name__ == '__main__':
+    what, *words = sys.argv[1:] or ['']
+    if what == 'pairs': print(make_pairs(settings()).measures())
+    elif what == 'run': run(words or list(GROUPS), settings())
+    else: sys.exit(__doc__)
