@@ -41,11 +41,12 @@ check: $(READY) ## The gate: ruff, notebooks clean, library exported, every impo
 quick: $(READY) ## The gate, then tests of what was changed; a minute at most
 	@$(BIN)/python tests/gate.py quick
 
-# A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database, the rule-based engine for those of translation. Without them those tests are skipped and say so.
+# A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database, the rule-based engine for those of translation, the parser for those of parsing. Without them those tests are skipped and say so.
 debian:
 	@lacking=; command -v chromium >/dev/null || lacking="chromium fonts-dejavu-core"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || lacking="$$lacking postgresql"; \
 	apertium -l 2>/dev/null | grep -q spa-eng || lacking="$$lacking apertium-eng-spa"; \
+	command -v link-parser >/dev/null || lacking="$$lacking link-grammar"; \
 	if [ -n "$$lacking" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$lacking; \
 	  else echo "absent: $$lacking: the tests that need them will be skipped; to run them: sudo apt-get install $$lacking"; fi; fi
