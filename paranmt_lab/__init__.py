@@ -11,7 +11,7 @@ _HOMES = {
     'import_bitext': 'bitext.importing',
     'open_model': 'models', 'translate_corpus': 'translate.driver',
     'score': 'filters.scoring',
-    'Selection': 'selection', 'select': 'selection',
+    'Selection': 'selection.choice', 'select': 'selection.record',
     'TrainConfig': 'training.config', 'train_config': 'training.config', 'train': 'training.loop',
     'Run': 'jobs.run', 'list_runs': 'jobs.run',
     'SentenceEncoder': 'encoders.sentence_encoder', 'export_encoder': 'encoders.export',
