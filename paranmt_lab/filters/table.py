@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .measures import ngram_overlap, paraphrase_score, token_count
+from .probability import reference_probability
 from ..settings import safe_name
 
 # %% ../../nbs/31_filters.table.ipynb #d12fbd2b
@@ -82,7 +83,9 @@ MEASURES = {m.name: m for m in (
     Measure('translation_score', None, (), (-np.inf, 0.),
             'paranmt section 5.4', 'log-probability by length, from decoding'),
     Measure('paraphrase_score', paraphrase_score, (*_TEXTS, model('encoder')), (-1., 1.),
-            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder'))}
+            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder'),
+    Measure('reference_probability', reference_probability, (column('translation'), model('classifier')), _SHARE,
+            'backtranslation section 5.6.1', 'P(R): the translation reads like a reference'))}
 
 # %% ../../nbs/31_filters.table.ipynb #222a8028
 def known_measure(
