@@ -7,11 +7,12 @@ __all__ = ['shared_slowly', 'shared_grams', 'repeated_slowly', 'repeated_grams',
 
 # %% ../../nbs/30_filters.grams.ipynb #60051974
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
 from .tokens import TokenColumn
-from ..lookup import HALF, SEED, _mix, text_loop
+from ..lookup import HALF, PRIME, text_loop
 from ..text import ngrams
 
 # %% ../../nbs/30_filters.grams.ipynb #a205d5ba
@@ -23,66 +24,85 @@ def shared_slowly(
     "The definition."
     return (Counter(ngrams(first, n)) & Counter(ngrams(second, n))).total()
 
-# %% ../../nbs/30_filters.grams.ipynb #85c4bb84
-@text_loop
-def _slot(slots, mask, held, keys, i, n):
-    "Slot of the n-gram of `keys` at `i`, or the empty one that it would take; slots hold places in `held`."
-    h = SEED
-    for k in range(i, i + n): h = _mix(h, keys[k])
-    p = (h ^ h >> HALF) & mask
-    while True:
-        j = slots[p] - 1
-        if j < 0: return p
-        k = 0
-        while k < n and held[j + k] == keys[i + k]: k += 1
-        if k == n: return p
-        p = (p + np.uint64(1)) & mask
+# %% ../../nbs/30_filters.grams.ipynb #dcc8c379
+class _Slots(NamedTuple):
+    "A table of the n-grams of one row."
+    places: np.ndarray # int64, where an n-gram begins in the row, from 1; 0 is an empty slot
+    hashes: np.ndarray # uint64, of the n-gram
+    counts: np.ndarray # int64, how often it is there
 
-# %% ../../nbs/30_filters.grams.ipynb #b479a2ee
 @text_loop
-def _room(offsets):
-    "A power of two of slots, at least twice as many as the longest row has tokens."
-    longest, size = 1, 2
-    for s in range(len(offsets) - 1): longest = max(longest, offsets[s + 1] - offsets[s])
+def _slots_for(offsets):
+    "A table with room for any row of a column."
+    longest, size = np.max(np.diff(offsets)) if len(offsets) > 1 else 0, 2
     while size < 2 * longest: size *= 2
-    return size
+    return _Slots(np.empty(size, np.int64), np.empty(size, np.uint64), np.empty(size, np.int64))
+
+# %% ../../nbs/30_filters.grams.ipynb #3ed06da1
+@text_loop
+def _gram(keys, i, n):
+    "Hash of the n-gram at `i`."
+    h = keys[i] * PRIME
+    for k in range(i + 1, i + n): h = (h ^ h >> HALF ^ keys[k]) * PRIME
+    return h
 
 @text_loop
-def _cleared(slots, grams):
-    "Empty as many slots as `grams` n-grams need; the mask of their numbers."
-    size = 2
-    while size < 2 * grams: size *= 2
-    slots[:size] = 0
-    return np.uint64(size - 1)
+def _same(first, i, second, j, n):
+    "Whether two n-grams are equal, token by token."
+    k = 0
+    while k < n and first[i + k] == second[j + k]: k += 1
+    return k == n
 
-# %% ../../nbs/30_filters.grams.ipynb #0a38bacf
+# %% ../../nbs/30_filters.grams.ipynb #948bcfc3
 @text_loop
-def _shared_row(few, a, b, many, c, d, n, slots, counts):
-    "n-grams that `few[a:b]` and `many[c:d]` share."
-    shared, mask = 0, _cleared(slots, b - a)
+def _fill(slots, keys, a, b, n):
+    "Put the n-grams of `keys[a:b]` into a table; the mask of its slots, and how many differ."
+    size, different = 2, 0
+    while size < 2 * (b - a): size *= 2
+    slots.places[:size] = 0
+    mask = np.uint64(size - 1)
     for i in range(a, b - n + 1):
-        p = _slot(slots, mask, few, few, i, n)
-        counts[p] = counts[p] + 1 if slots[p] else 1
-        slots[p] = i + 1
-    for i in range(c, d - n + 1):
-        p = _slot(slots, mask, few, many, i, n)
-        if slots[p] and counts[p]:
-            counts[p] -= 1
-            shared += 1
-    return shared
+        h = _gram(keys, i, n)
+        p = h >> HALF & mask
+        while slots.places[p] and not (slots.hashes[p] == h and _same(keys, a + slots.places[p] - 1, keys, i, n)):
+            p = (p + np.uint64(1)) & mask
+        if not slots.places[p]:
+            slots.places[p], slots.hashes[p], slots.counts[p] = i - a + 1, h, 0
+            different += 1
+        slots.counts[p] += 1
+    return mask, different
 
-# %% ../../nbs/30_filters.grams.ipynb #9e0d601e
+# %% ../../nbs/30_filters.grams.ipynb #ce679a86
+@text_loop
+def _found(slots, mask, held, a, keys, c, d, n, less):
+    "n-grams of `keys[c:d]` that the table has; each takes `less` from the count of its slot."
+    found = 0
+    for i in range(c, d - n + 1):
+        h = _gram(keys, i, n)
+        p = h >> HALF & mask
+        while slots.places[p]:
+            if slots.hashes[p] == h and _same(held, a + slots.places[p] - 1, keys, i, n):
+                if slots.counts[p] > 0: found += 1
+                slots.counts[p] -= less
+                break
+            p = (p + np.uint64(1)) & mask
+    return found
+
+# %% ../../nbs/30_filters.grams.ipynb #9b9b5175
 @text_loop
 def _shared(first, p, second, q, n):
     "n-grams that each row of two columns shares."
     rows = len(p) - 1
-    size = min(_room(p), _room(q))
-    slots, counts, found = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(rows, np.int64)
+    slots, found = _slots_for(np.concatenate((p, q))), np.zeros(rows, np.int64)
     for s in range(rows):
         a, b, c, d = p[s], p[s + 1], q[s], q[s + 1]
         if min(b - a, d - c) < n: continue
-        if b - a <= d - c: found[s] = _shared_row(first, a, b, second, c, d, n, slots, counts)
-        else: found[s] = _shared_row(second, c, d, first, a, b, n, slots, counts)
+        if b - a <= d - c:
+            mask, _ = _fill(slots, first, a, b, n)
+            found[s] = _found(slots, mask, first, a, second, c, d, n, 1)
+        else:
+            mask, _ = _fill(slots, second, c, d, n)
+            found[s] = _found(slots, mask, second, c, first, a, b, n, 1)
     return found
 
 # %% ../../nbs/30_filters.grams.ipynb #f2114ca7
@@ -106,15 +126,11 @@ def repeated_slowly(
 # %% ../../nbs/30_filters.grams.ipynb #d32b7a92
 @text_loop
 def _repeated(keys, p, n):
-    "n-grams of each row that came before in it."
-    rows = len(p) - 1
-    slots, found = np.zeros(_room(p), np.int64), np.zeros(rows, np.int64)
-    for s in range(rows):
-        mask = _cleared(slots, p[s + 1] - p[s])
-        for i in range(p[s], p[s + 1] - n + 1):
-            place = _slot(slots, mask, keys, keys, i, n)
-            if slots[place]: found[s] += 1
-            else: slots[place] = i + 1
+    "n-grams of each row that came before in it: all but the first of each kind."
+    slots, found = _slots_for(p), np.zeros(len(p) - 1, np.int64)
+    for s in range(len(found)):
+        _, different = _fill(slots, keys, p[s], p[s + 1], n)
+        found[s] = max(p[s + 1] - p[s] - n + 1, 0) - different
     return found
 
 # %% ../../nbs/30_filters.grams.ipynb #fdf9a1d4
@@ -137,12 +153,10 @@ def present_slowly(
 @text_loop
 def _present(keys, p, other, q):
     "Tokens of each row that stand in the row of another column."
-    rows = len(p) - 1
-    slots, found = np.zeros(_room(q), np.int64), np.zeros(rows, np.int64)
-    for s in range(rows):
-        mask = _cleared(slots, q[s + 1] - q[s])
-        for i in range(q[s], q[s + 1]): slots[_slot(slots, mask, other, other, i, 1)] = i + 1
-        for i in range(p[s], p[s + 1]): found[s] += slots[_slot(slots, mask, other, keys, i, 1)] > 0
+    slots, found = _slots_for(q), np.zeros(len(p) - 1, np.int64)
+    for s in range(len(found)):
+        mask, _ = _fill(slots, other, q[s], q[s + 1], 1)
+        found[s] = _found(slots, mask, other, q[s], keys, p[s], p[s + 1], 1, 0)
     return found
 
 # %% ../../nbs/30_filters.grams.ipynb #81699cb8

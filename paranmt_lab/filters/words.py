@@ -25,7 +25,7 @@ def words_slowly(
     return [t for t in tokens if _LONG_WORD.fullmatch(t)]
 
 # %% ../../nbs/30_filters.words.ipynb #4744cd46
-_PARTS = np.array([int.from_bytes(part.encode()) for part in ("n't", "'ll", "'re", "'ve")], np.uint64)
+_PARTS = np.array([int.from_bytes(part.encode(), 'little') for part in ("n't", "'ll", "'re", "'ve")], np.uint64)
 
 @text_loop
 def _are_words(keys, sizes, parts, numbered):
