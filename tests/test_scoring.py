@@ -89,11 +89,12 @@ def test_a_measure_of_the_source(corpora, table):
 
 def test_only_columns_that_are_taken_are_read_and_each_is_cut_once(corpora, monkeypatch):
     corpus = talk(corpora(), 1, 20)
-    read, cut = watch(monkeypatch, 'batches'), watch(monkeypatch, 'tokens_of')
+    read, cut = watch(monkeypatch, 'batches'), watch(monkeypatch, 'token_column')
     score(corpus, ['reference_length'], show=False)
     assert [args[1] for args in read] == [['reference']] and len(cut) == 1
     score(corpus, OVERLAPS, show=False)
-    assert read[1][1] == ['translation', 'reference'] and len(cut) == 3  # the length of the reference was there
+    assert read[1][1] == ['translation', 'reference', 'source', 'translation_score']
+    assert len(cut) == 4  # the length of the reference was there, its tokens were not
 
 
 @pytest.mark.parametrize('asked', [['gap'], ['gap', 'trigram_overlap'], ['trigram_overlap', 'gap']])
@@ -125,11 +126,11 @@ def test_a_measure_of_another_version_of_a_measure_is_computed_again(corpora, ta
     corpus = talk(corpora(), 1, 20)
     table('double', lambda overlap: 2 * overlap, other_measure('trigram_overlap'))
     score(corpus, ['double'], show=False)
-    later = replace(MEASURES['trigram_overlap'], function=lambda r, t: np.full(len(r), .5, np.float32), version=2)
+    later = replace(MEASURES['trigram_overlap'], function=lambda r, t: np.full(len(r), .5, np.float32), version=9)
     monkeypatch.setitem(MEASURES, 'trigram_overlap', later)
     score(corpus, ['double'], show=False)
     assert set(corpus.frame(['double']).double) == {1.}
-    assert corpus.manifest('score-double')['takes'] == {'trigram_overlap': 2}
+    assert corpus.manifest('score-double')['takes'] == {'trigram_overlap': 9}
 
 
 def test_a_model_is_opened_once_and_gives_the_column_its_name(corpora, table, monkeypatch):

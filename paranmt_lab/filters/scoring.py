@@ -16,12 +16,14 @@ import pandas as pd
 import torch
 
 from ..corpus import PAIRS, Corpus
-from .measures import tokens_of
-from .table import MEASURES, Argument, all_arguments, column, measure_of, model_kind, stored_name
+from .characters import character_column
+from .table import MEASURES, Argument, all_arguments, measure_of, model_kind, stored_name
+from .tokens import token_column
 from ..jobs.cluster import in_processes, in_ray
 from ..jobs.progress import Progress
 from ..jobs.provenance import provenance
 from ..jobs.workers import locked
+from ..lookup import TypeTable
 from ..models import full_name, identity_of, open_model, served_kind
 from ..settings import settings
 
@@ -32,17 +34,18 @@ class BatchArguments:
         batch,          # Record batch: columns of the pairs, and measures that are there, by their names in the table
         models:dict|None=None, # Kind to opened model; None: none is open
     ):
-        self.batch, self.models, self.made = batch, models or {}, {}
+        self.batch, self.models, self.made, self.types = batch, models or {}, {}, TypeTable('word')
 
     def get(self,
         argument:Argument, # What a measure takes
-    ):                     # list[n], float32[n] or a model
+    ):                     # list[n], TokenColumn[n], CharacterColumn[n], float32[n] or a model
         "An argument."
         if argument not in self.made: self.made[argument] = getattr(self, f'_{argument.kind}')(argument.name)
         return self.made[argument]
 
     def _column(self, name): return self.batch[name].to_pylist()
-    def _tokens(self, name): return tokens_of(self.get(column(name)))
+    def _tokens(self, name): return token_column(self.batch[name], self.types)
+    def _characters(self, name): return character_column(self.batch[name])
     def _model(self, kind): return self.models[kind]
 
     def _measure(self, name):
@@ -168,7 +171,7 @@ def check_columns(
 ):
     "Refuse a measure of a column that no pair has."
     for name in names:
-        columns = [a.name for a in measure_of(name).takes if a.kind in ('column', 'tokens')]
+        columns = [a.name for a in measure_of(name).takes if a.kind in ('column', 'tokens', 'characters')]
         if unknown := [c for c in columns if c not in PAIRS.names]:
             raise ValueError(f"{name} takes the column {unknown[0]!r}; pairs have {', '.join(PAIRS.names)}")
 
