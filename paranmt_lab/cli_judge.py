@@ -35,6 +35,7 @@ def score_(
     opened = open_corpus(corpus, s)
     found = score(opened, measures or (), models, workers=s.workers, cluster=cluster)
     if len(found): show_table(found, f'Measures of {corpus}', digits=3)
+    for note in found.attrs['notes']: show_note(note[0].upper() + note[1:] + '.', 'yellow')
     if not (left := found.attrs['left']): return
     lacking = ', '.join(f'{measure} {pairs:,}' for measure, pairs in left.items())
     show_note(f'Stopped. Of {opened.rows:,} pairs are still without a value: {lacking}. The same command goes on.',

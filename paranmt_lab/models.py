@@ -131,7 +131,11 @@ KINDS = {
     'ct2': Kind(('Translator', 'CTranslate2Engine'), 'translate.engines:open_ct2', example='ct2:marian-cs-en-tiny',
                 marks=('model.bin', 'source.spm'), **_ENGINE),
     'hf': Kind(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en', **_ENGINE),
-    'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE)}
+    'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE),
+    'lm': Kind(('LanguageModel',), 'filters.language_model:open_lm', 'filters.language_model:lm_identity',
+               example='lm:references', marks=('lm.json', 'lm.arpa'), extra='judge'),
+    'language': Kind(('LanguageIdentifier',), 'filters.language:open_identifier', example='language:py3langid',
+                     extra='judge')}
 
 # %% ../nbs/01_models.ipynb #6e0c95b1
 def split_name(

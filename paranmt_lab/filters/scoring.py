@@ -251,7 +251,7 @@ def score(
     workers:int=1,          # Processes
     cluster:str='',         # `ray` spreads the shards over a cluster; nothing stays on this machine
     show:bool|None=None,    # Draw a progress bar; None: on a terminal
-) -> pd.DataFrame: # measure, pairs, no_value, low, high, mean, sd; in `attrs['left']` what incomplete measures lack
+) -> pd.DataFrame: # measure, pairs, no_value, low, high, mean, sd; `attrs`: `left`, what is incomplete, and `notes`
     "Compute what is missing of some measures, shard by shard; stopped, it can be resumed."
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to score: import some first')
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
@@ -270,12 +270,19 @@ def _fill(corpus, names, models, workers, cluster, show):
     due = [name for name in names if corpus.missing(name) or _outdated(corpus.manifest(f'score-{name}'), facts[name])]
     models = {kind: models[kind] for kind in dict.fromkeys(map(model_kind, due)) if kind}
     opened = _opened(models, settings())
-    for name in names: _begin(corpus, name, facts[name])
+    notes = {kind: _notes(model, corpus) for kind, model in opened.items()}
+    for name in names: _begin(corpus, name, facts[name] | notes.get(model_kind(name), {}))
     if not (tasks := _tasks(corpus, names)): return
     with Progress(sum(corpus.sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder, show=show) as progress:
         if not cluster and (workers == 1 or len(tasks) == 1): return _here(corpus.folder, tasks, opened, progress)
         del opened
         _elsewhere(corpus.folder, tasks, models, workers, cluster, progress)
+
+# %% ../../nbs/32_filters.scoring.ipynb #7d621122
+def _notes(model, corpus):
+    "What a model says about pairs that it was trained on, as a manifest has it."
+    note = model.training_note(corpus) if hasattr(model, 'training_note') else ''
+    return dict(notes=[note]) if note else {}
 
 # %% ../../nbs/32_filters.scoring.ipynb #fd892580
 def _report(corpus, names):
@@ -284,6 +291,8 @@ def _report(corpus, names):
     rows = [_end(corpus, name) for name in names if not missing[name]]
     table = pd.DataFrame(rows, columns=['measure', 'pairs', 'no_value', 'low', 'high', 'mean', 'sd'])
     table.attrs['left'] = {name: sum(corpus.sizes[k] for k in shards) for name, shards in missing.items() if shards}
+    notes = [note for name in names for note in corpus.manifest(f'score-{name}').get('notes', [])]
+    table.attrs['notes'] = list(dict.fromkeys(notes))
     return table
 
 # %% ../../nbs/32_filters.scoring.ipynb #37c8fb92

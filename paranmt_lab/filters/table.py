@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .language import english_probability, language_probability
+from .language_model import lm_seen, perplexity
 from .measures import ngram_overlap, paraphrase_score, token_count
 from ..settings import safe_name
 
@@ -82,7 +84,20 @@ MEASURES = {m.name: m for m in (
     Measure('translation_score', None, (), (-np.inf, 0.),
             'paranmt section 5.4', 'log-probability by length, from decoding'),
     Measure('paraphrase_score', paraphrase_score, (*_TEXTS, model('encoder')), (-1., 1.),
-            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder'))}
+            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder'),
+    Measure('source_language', language_probability,
+            (column('source'), column('source_lang'), model('language')), _SHARE,
+            'not in the papers', 'probability that the source is in its language'),
+    Measure('reference_language', english_probability, (column('reference'), model('language')), _SHARE,
+            'not in the papers', 'probability that the reference is English'),
+    Measure('translation_language', english_probability, (column('translation'), model('language')), _SHARE,
+            'not in the papers', 'probability that the translation is English'),
+    Measure('reference_perplexity', perplexity, (tokens('reference'), model('lm')), (1., np.inf),
+            'backtranslation section 5.5', 'perplexity of the reference under a language model'),
+    Measure('translation_perplexity', perplexity, (tokens('translation'), model('lm')), (1., np.inf),
+            'backtranslation section 5.5', 'perplexity of the translation under a language model'),
+    Measure('lm_seen', lm_seen, (tokens('reference'), model('lm')), _SHARE,
+            'backtranslation section 5.5', '1 where a language model was trained on the reference'))}
 
 # %% ../../nbs/31_filters.table.ipynb #222a8028
 def known_measure(
