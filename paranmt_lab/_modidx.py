@@ -1973,6 +1973,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                   'paranmt_lab/filters/language_model.py'),
                                                     'paranmt_lab.filters.language_model._identity': ( 'filters.language_model.html#_identity',
                                                                                                       'paranmt_lab/filters/language_model.py'),
+                                                    'paranmt_lab.filters.language_model._seen': ( 'filters.language_model.html#_seen',
+                                                                                                  'paranmt_lab/filters/language_model.py'),
                                                     'paranmt_lab.filters.language_model.cut': ( 'filters.language_model.html#cut',
                                                                                                 'paranmt_lab/filters/language_model.py'),
                                                     'paranmt_lab.filters.language_model.lm_identity': ( 'filters.language_model.html#lm_identity',

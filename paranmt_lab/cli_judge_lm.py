@@ -9,7 +9,7 @@ __all__ = ['judge_lm_app', 'judge_train_lm']
 from .settings import safe_name, settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
 
-# %% ../nbs/70_cli_judge_lm.ipynb #32b26015
+# %% ../nbs/70_cli_judge_lm.ipynb #26515eb5
 judge_lm_app = command_group()
 
 @command(judge_lm_app, 'train-lm', example='paranmt judge train-lm pairs references --sentences 40000')
@@ -33,6 +33,8 @@ def judge_train_lm(
     sizes, measured = facts['sizes'], facts['measured']
     show_table([{key: sizes[key] for key in sizes if key != '1-grams'} | {k: measured[k] for k in (
         'perplexity', 'median', 'unknown')}], f'lm:{name}, measured on {measured["sentences"]:,} other references', 3)
+    for n in facts['fallback']:
+        show_note(f'Too few {n}-grams to estimate discounts from: those of KenLM for small data are taken.', 'yellow')
     seen = f'lm_seen@{name}'
     if force and seen in opened.measures(): opened.drop_measure(seen)
     score(opened, ['lm_seen'], [f'lm:{name}'], workers=s.workers)

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['FILES', 'cut', 'text_hashes', 'save_lm', 'LanguageModel', 'open_lm', 'lm_identity', 'perplexity', 'lm_seen']
 
-# %% ../../nbs/30_filters.language_model.ipynb #5cd98575
+# %% ../../nbs/30_filters.language_model.ipynb #f970bb5a
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from .kneser_ney import Estimate, word_of, write_arpa
+from .kneser_ney import FALLBACK, Estimate, word_of, write_arpa
 from ..models import find_model, split_name
 from ..settings import Settings, checksum, read_object, write_json
 from ..text import tokenize
@@ -34,7 +34,7 @@ def text_hashes(
     "A number for each text, the same for texts of the same tokens."
     return np.array([0 if t is None else _hash(t) for t in cut(texts)], np.int64)
 
-# %% ../../nbs/30_filters.language_model.ipynb #52f04655
+# %% ../../nbs/30_filters.language_model.ipynb #d984e2e9
 FILES = 'lm.arpa', 'lm.json', 'seen.npy'
 _FACTS = dict(order=int, tokens=str, discounts=list, sizes=dict, data=dict)
 
@@ -48,14 +48,15 @@ def save_lm(
     "Write the files of a language model."
     sizes = {'words': len(model.vocabulary)} | {f'{n}-grams': len(g.count) for n, g in enumerate(model.grams, 1)}
     facts = dict(order=len(model.grams), tokens='paranmt_lab.text.tokenize', sizes=sizes,
-                 discounts=[list(d) for d in model.discounts], data=data) | facts
+                 discounts=[list(d) for d in model.discounts], data=data,
+                 fallback=[n for n, d in enumerate(model.discounts, 1) if d == FALLBACK]) | facts
     folder.mkdir(parents=True, exist_ok=True)
     write_arpa(model, folder / 'lm.arpa')
     np.save(folder / 'seen.npy', np.unique(seen))
     write_json(folder / 'lm.json', facts)
     return facts
 
-# %% ../../nbs/30_filters.language_model.ipynb #a7a4dc13
+# %% ../../nbs/30_filters.language_model.ipynb #42ddc3a4
 class LanguageModel:
     "An n-gram model, opened."
     def __init__(self,
@@ -65,11 +66,12 @@ class LanguageModel:
         self.folder = Path(folder)
         self.facts = _facts(self.folder)
         self.identity = _identity(self.folder, self.facts)
-        self.seen = np.load(self.folder / 'seen.npy', allow_pickle=False)
+        self.seen = _seen(self.folder / 'seen.npy')
         options = kenlm.Config()
         options.show_progress = False
         options.arpa_complain = kenlm.ARPALoadComplain.NONE # else it asks for a binary file each time
-        self.module = kenlm.Model(str(self.folder / 'lm.arpa'), options)
+        try: self.module = kenlm.Model(str(self.folder / 'lm.arpa'), options)
+        except OSError as e: raise ValueError(f'{self.folder}/lm.arpa cannot be read ({e}); {_AGAIN}') from None
 
     def __repr__(self): return f"LanguageModel({self.folder.name}, {self.facts['sizes']['words']:,} words)"
 
@@ -94,13 +96,20 @@ class LanguageModel:
                 f"{corpus.name}, whose perplexities are too low: leave them out of a selection with "
                 f"--range 'lm_seen@{name}=[0:0]'")
 
-# %% ../../nbs/30_filters.language_model.ipynb #22460e88
+# %% ../../nbs/30_filters.language_model.ipynb #6cc76f27
+_AGAIN = 'train the model again, with --force'
+
 def _facts(folder):
     "What a model says of itself."
     if lacking := [name for name in FILES if not (folder / name).is_file()]:
         raise FileNotFoundError(f'{folder} is no language model: there is no {lacking[0]}; make one with '
                                 '`paranmt judge train-lm CORPUS NAME`')
-    return read_object(folder / 'lm.json', _FACTS, remedy='train the model again')
+    return read_object(folder / 'lm.json', _FACTS, remedy=_AGAIN)
+
+def _seen(path):
+    "The hashes of a model."
+    try: return np.load(path, allow_pickle=False).astype(np.int64, casting='safe')
+    except (ValueError, EOFError, TypeError) as e: raise ValueError(f'{path} cannot be read ({e}); {_AGAIN}') from None
 
 def _identity(folder, facts):
     "What decides the perplexities."
