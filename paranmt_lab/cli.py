@@ -32,8 +32,8 @@ GROUPS = {
     'judge': 'Train what judges pairs: language models, classifiers, calibrations.',
 }
 # Modules with commands, in the order of the help
-MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_annotate', 'cli_train',
-           'cli_measure', 'cli_workspace')
+MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm',
+           'cli_annotate', 'cli_train', 'cli_measure', 'cli_workspace')
 
 def _commands_of(module):
     "Words of each command of a module, where it is made, and the first sentence of its help."

@@ -138,6 +138,10 @@ KINDS = {
     'classifier': Kind(('Classifier', 'ReferenceClassifier'), 'classifier.model:open_classifier',
                        'classifier.model:classifier_identity', example='classifier:reference',
                        marks=('classifier.json',)),
+    'lm': Kind(('LanguageModel',), 'filters.language_model:open_lm', 'filters.language_model:lm_identity',
+               example='lm:references', marks=('lm.json', 'lm.arpa'), extra='judge'),
+    'language': Kind(('LanguageIdentifier',), 'filters.language:open_identifier', example='language:py3langid',
+                     extra='judge'),
 }
 
 # %% ../nbs/01_models.ipynb #6e0c95b1

@@ -128,6 +128,23 @@ MEASURES = {m.name: m for m in (
     Measure('reference_probability', Imported('probability.reference_probability'),
             (column('translation'), model('classifier')), _SHARE,
             'backtranslation section 5.6.1', 'P(R): the translation reads like a reference'),
+    Measure('source_language', Imported('language.language_probability'),
+            (column('source'), column('source_lang'), model('language')), _SHARE,
+            'not in the papers', 'probability that the source is in its language'),
+    Measure('reference_language', Imported('language.english_probability'),
+            (column('reference'), model('language')), _SHARE,
+            'not in the papers', 'probability that the reference is English'),
+    Measure('translation_language', Imported('language.english_probability'),
+            (column('translation'), model('language')), _SHARE,
+            'not in the papers', 'probability that the translation is English'),
+    Measure('reference_perplexity', Imported('language_model.perplexity'),
+            (tokens('reference'), model('lm')), (1., np.inf),
+            'backtranslation section 5.5', 'perplexity of the reference under a language model'),
+    Measure('translation_perplexity', Imported('language_model.perplexity'),
+            (tokens('translation'), model('lm')), (1., np.inf),
+            'backtranslation section 5.5', 'perplexity of the translation under a language model'),
+    Measure('lm_seen', Imported('language_model.lm_seen'), (tokens('reference'), model('lm')), _SHARE,
+            'backtranslation section 5.5', '1 where a language model was trained on the reference'),
 )}
 
 # %% ../../nbs/31_filters.table.ipynb #222a8028
