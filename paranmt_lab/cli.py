@@ -29,9 +29,11 @@ GROUPS = {
     'corpus': 'Merge, deduplicate, sample and re-shard corpora; write them as files for others; read '
               'the published ParaNMT.',
     'annotate': 'Ratings of people: draw a campaign, see how far it is, export and import, decide disputes.',
+    'judge': 'Train what judges pairs: language models, classifiers, calibrations.',
 }
 # Modules with commands, in the order of the help
-MODULES = 'cli_bitext', 'cli_translate', 'cli_judge', 'cli_annotate', 'cli_train', 'cli_measure', 'cli_workspace'
+MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_calibrate', 'cli_annotate', 'cli_train',
+           'cli_measure', 'cli_workspace')
 
 def _commands_of(module):
     "Words of each command of a module, where it is made, and the first sentence of its help."

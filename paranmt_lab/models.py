@@ -131,7 +131,10 @@ KINDS = {
     'ct2': Kind(('Translator', 'CTranslate2Engine'), 'translate.engines:open_ct2', example='ct2:marian-cs-en-tiny',
                 marks=('model.bin', 'source.spm'), **_ENGINE),
     'hf': Kind(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en', **_ENGINE),
-    'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE)}
+    'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE),
+    'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
+                        identity='calibration.model:calibration_identity', example='calibration:parabank',
+                        marks=('calibration.json',))}
 
 # %% ../nbs/01_models.ipynb #6e0c95b1
 def split_name(
