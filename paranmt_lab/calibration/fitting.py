@@ -127,12 +127,13 @@ def calibrate(
     order = ['target', 'system', 'metric', 'value', 'low', 'high', 'n', 'groups']
     return Calibration(targets, takes, fitted, _plain(pd.concat(rows)[order]), drawings)
 
-# %% ../../nbs/37_calibration.fitting.ipynb #35a9f130
+# %% ../../nbs/37_calibration.fitting.ipynb #e451d698
 def compare_filters(
     pairs:pd.DataFrame,       # Of `with_measures`
     columns:Sequence[str],    # Measures
     times:int=RESAMPLES,      # Resamples
     combinations:dict[str, Sequence[str]]|None=None, # Name to measures; None: `all together`
+    seed:int=0,               # Of the folds
 ) -> pd.DataFrame:            # target, system, metric, value, low, high, n, groups
     "AUC of each measure and of combinations, and how far the first combination is ahead of each."
     combinations = combinations or {'all together': list(columns)}
@@ -140,8 +141,8 @@ def compare_filters(
     for target in TARGETS:
         found, values = _complete(pairs, target, columns)
         labels, groups = found[target].to_numpy(float), pd.factorize(found.group)[0]
-        scores = predictions(values, labels, groups, combinations)
-        tables.append(auc_table(scores, labels, groups, next(iter(combinations)), times).assign(target=target))
+        scores = predictions(values, labels, groups, combinations, seed)
+        tables.append(auc_table(scores, labels, groups, next(iter(combinations)), times, seed).assign(target=target))
     return pd.concat(tables, ignore_index=True)
 
 # %% ../../nbs/37_calibration.fitting.ipynb #3730ffa1

@@ -111,7 +111,7 @@ def _figure_lines(calibration):
         n = next((f"{r['n']:,} pairs of {r['groups']:,} references" for r in rows.values()), 'not available')
         yield f"| {target} | {' | '.join(cells)} | {n} |"
 
-# %% ../../nbs/37_calibration.model.ipynb #2d41e959
+# %% ../../nbs/37_calibration.model.ipynb #3d16032a
 _CARD = """# {name}
 
 The probability that people call a pair a strong paraphrase (`p_strong`), or its translation fluent
@@ -135,8 +135,8 @@ A pair that lacks one of them has no probability.
 ## How well it predicts
 
 Cross-validated, no reference in both a training and a test fold; intervals of 95 % by a bootstrap of references.
-`share` is the share of label 3 among the rated pairs. The probability is what these raters would say of pairs like these:
-of other texts the order of pairs carries over better than the probability itself.
+`share` is the share of label 3 among the rated pairs. The probability is what these raters would say of pairs like
+these: of other texts the order of pairs carries over better than the probability itself.
 
 | label 3 of | AUC | Brier score | log loss | share | rated |
 |---|---|---|---|---|---|
