@@ -86,6 +86,20 @@ def test_in_processes(talk, lab):
     pd.testing.assert_frame_equal(there, talk.frame(['p_strong@hand']))
 
 
+def test_a_stop_between_the_passes_is_resumed(talk, lab, monkeypatch):
+    calibration = by_hand()
+    class StopAtOnce:
+        takes, identity = calibration.takes, {}
+        def probability(self, target, values):
+            (talk.folder / 'stop').touch()
+            return calibration.probability(target, values)
+    stopped = score(talk, ['p_strong'], {'calibration:hand': StopAtOnce()}, show=False)
+    assert list(stopped.attrs['left']) == ['p_strong@hand'] and talk.missing('p_strong@hand') == [1, 2]
+    ended = score(talk, ['p_strong'], {'calibration:hand': StopAtOnce()}, show=False)
+    while ended.attrs['left']: ended = score(talk, ['p_strong'], {'calibration:hand': StopAtOnce()}, show=False)
+    assert len(talk.frame(['p_strong@hand'])) == talk.rows
+
+
 # ---- refused
 
 def refused(corpus, lab, change):
