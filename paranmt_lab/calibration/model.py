@@ -111,7 +111,7 @@ def _figure_lines(calibration):
         n = next((f"{r['n']:,} pairs of {r['groups']:,} references" for r in rows.values()), 'not available')
         yield f"| {target} | {' | '.join(cells)} | {n} |"
 
-# %% ../../nbs/37_calibration.model.ipynb #3d16032a
+# %% ../../nbs/37_calibration.model.ipynb #1e92b8fc
 _CARD = """# {name}
 
 The probability that people call a pair a strong paraphrase (`p_strong`), or its translation fluent
@@ -143,6 +143,7 @@ these: of other texts the order of pairs carries over better than the probabilit
 {figures}
 """
 
+# %% ../../nbs/37_calibration.model.ipynb #aff5cf35
 def card_of(
     calibration:Calibration, # What was fitted
     name:str,                # Name of the model

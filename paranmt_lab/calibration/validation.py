@@ -165,7 +165,7 @@ def _signed(values, labels):
     "The measure itself, upside down where a lower value is better."
     return -values if auc(values, labels) < .5 else values
 
-# %% ../../nbs/37_calibration.validation.ipynb #f11a6a8b
+# %% ../../nbs/37_calibration.validation.ipynb #0cdf89e1
 def predictions(
     values:pd.DataFrame, # A column a measure; no missing values
     labels:np.ndarray,   # float[n], 1 or 0
@@ -183,6 +183,7 @@ def predictions(
         found[name] = out_of_fold(values[list(columns)], labels, groups, fit_chosen, seed=seed)
     return pd.DataFrame(found)
 
+# %% ../../nbs/37_calibration.validation.ipynb #b6101242
 def auc_table(
     scores:pd.DataFrame, # Of `predictions`
     labels:np.ndarray,   # float[n], 1 or 0
