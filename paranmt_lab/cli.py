@@ -32,7 +32,7 @@ GROUPS = {
     'judge': 'Train what judges pairs: language models, classifiers, calibrations.',
 }
 # Modules with commands, in the order of the help
-MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm',
+MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm', 'cli_judge_calibrate',
            'cli_annotate', 'cli_train', 'cli_measure', 'cli_workspace')
 
 def _commands_of(module):

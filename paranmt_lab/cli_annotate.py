@@ -26,7 +26,7 @@ from paranmt_lab.annotation.campaigns import (
 )
 from .annotation.exports import ANSWERS, export, import_answers, read_answers, read_gold, read_parabank
 from .annotation.store import EventLog
-from .annotation.table3 import BASES, paper_table, strong_pairs
+from .annotation.table3 import BASES, labels_of, paper_table, strong_pairs
 from .annotation.views import label_patterns, progress, rater_names, ratings
 from .settings import atomic, check_overwrite, settings
 from .terminal import command, command_group, show_note, show_table, span, values_of
@@ -101,10 +101,11 @@ def _base(of):
     if of not in BASES: raise typer.BadParameter(f'{of!r}, expected {" or ".join(BASES)}', param_hint='--of')
     return of
 
-def _estimated(table):
-    "The number of strong pairs that a table stands for, and of which pairs."
-    estimate = f'Pairs with the same meaning (strength 3), estimated: {strong_pairs(table)}'
-    return f'{estimate}. Shares are of {table.of.iloc[0]}.'
+def _estimated(table, labels):
+    "The number of strong pairs that a table stands for, of which pairs, and what would halve its interval."
+    estimate = strong_pairs(table, labels=labels)
+    text = f'Pairs with the same meaning (strength 3), estimated: {estimate}. Shares are of {table.of.iloc[0]}.'
+    return f'{text} {estimate.remarks}'.strip()
 
 # %% ../nbs/70_cli_annotate.ipynb #e944b3d5
 def _show_campaign(log, campaign, of):
@@ -112,7 +113,7 @@ def _show_campaign(log, campaign, of):
     patterns = label_patterns(log, campaign).sort_values('scale', ascending=False, kind='stable')
     show_table(agreement_table(patterns)[['scale', 'stratum', 'coefficient', 'items', 'shown']], 'Agreement')
     show_table(_people(log, campaign), 'People')
-    show_note(_estimated(paper_table(log, campaign, of=_base(of))))
+    show_note(_estimated(paper_table(log, campaign, of=_base(of)), labels_of(log, [campaign])))
 
 # %% ../nbs/70_cli_annotate.ipynb #d4948018
 @command(annotate_app, 'status', example='paranmt annotate status first')
@@ -160,7 +161,8 @@ def write_table(
     "Table 3 as Markdown, and the number of strong pairs that it stands for."
     check_overwrite(path, force)
     table = paper_table(log, campaign, at, of)
-    with atomic(path) as part: part.write_text(f'{_markdown(table)}\n{_estimated(table)}\n', encoding='utf-8')
+    text = f'{_markdown(table)}\n{_estimated(table, labels_of(log, [campaign], at))}\n'
+    with atomic(path) as part: part.write_text(text, encoding='utf-8')
     return path
 
 # %% ../nbs/70_cli_annotate.ipynb #b7fcb8db

@@ -142,6 +142,9 @@ KINDS = {
                example='lm:references', marks=('lm.json', 'lm.arpa'), extra='judge'),
     'language': Kind(('LanguageIdentifier',), 'filters.language:open_identifier', example='language:py3langid',
                      extra='judge'),
+    'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
+                        identity='calibration.model:calibration_identity', example='calibration:parabank',
+                        marks=('calibration.json',)),
 }
 
 # %% ../nbs/01_models.ipynb #6e0c95b1

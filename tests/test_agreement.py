@@ -384,3 +384,40 @@ def test_the_isotonic_band_holds_a_steep_curve():
         curve = strength_curve(x, rng.random(150) < true(x), at, resamples=80)
         held.append(((curve.low <= true(at)) & (true(at) <= curve.high)).mean())
     assert np.mean(held) > .9
+
+
+def clustered(rng, sources=60, each=4):
+    "Labels of several hypotheses of a source, which succeed or fail together, in two ranges; and the true share."
+    ease = np.repeat(rng.beta(.6, .6, sources), each)
+    n = sources * each
+    return pd.DataFrame({'item': range(n), 'stratum': np.where(rng.random(n) < .5, 'low', 'high'), 'weight': 100.,
+                         'discarded': False, 'strength': np.where(rng.random(n) < ease, 3, 1), 'fluency': 3,
+                         'source': np.repeat(np.arange(sources), each)})
+
+
+def test_the_interval_draws_whole_sources():
+    rng, held = np.random.default_rng(0), []
+    for _ in range(150):
+        labels = clustered(rng)
+        table = table3(labels)
+        truth = table.pairs.sum() / 2  # the mean of the beta distribution
+        found = [strong_pairs(table), strong_pairs(table, labels=labels)]
+        held.append([e.low <= truth <= e.high for e in found])
+    by_pair, by_source = np.mean(held, axis=0)
+    assert by_source > .9 and by_pair < by_source - .05, (by_pair, by_source)
+
+
+def test_a_source_of_its_own_for_every_pair_changes_nothing():
+    labels = clustered(np.random.default_rng(1)).assign(source=range(240))
+    table = table3(labels)
+    without = labels.drop(columns='source')
+    assert strong_pairs(table, labels=labels) == strong_pairs(table) == strong_pairs(table, labels=without)
+
+
+def test_so_many_more_ratings_halve_the_interval():
+    labels = clustered(np.random.default_rng(2)).assign(source=range(240), weight=10_000.)
+    few = strong_pairs(table3(labels))
+    more = pd.concat([labels] * 10, ignore_index=True)[:240 + few.more].assign(weight=240 * 10_000. / (240 + few.more))
+    many = strong_pairs(table3(more))
+    assert (many.high - many.low) / (few.high - few.low) == pytest.approx(.5, abs=.03)
+    assert strong_pairs(table3(labels.assign(weight=1.))).more is None  # the whole corpus is rated

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BatchArguments', 'score_batch', 'columns_to_read', 'score_shard', 'NamedModel', 'named_models', 'wanted_columns',
-           'check_columns', 'score', 'score_columns']
+           'check_columns', 'taken_measures', 'score', 'score_columns']
 
 # %% ../../nbs/32_filters.scoring.ipynb #dba48d2e
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,15 @@ import torch
 
 from ..corpus import PAIRS, Corpus
 from .characters import character_column
-from .table import MEASURES, Argument, all_arguments, measure_of, model_kind, stored_name
+from paranmt_lab.filters.table import (
+    MEASURES,
+    Argument,
+    all_arguments,
+    known_measure,
+    measure_of,
+    model_kind,
+    stored_name,
+)
 from .tokens import token_column
 from ..jobs.cluster import in_processes, in_ray
 from ..jobs.progress import Progress
@@ -47,6 +55,8 @@ class BatchArguments:
     def _tokens(self, name): return token_column(self.batch[name], self.types)
     def _characters(self, name): return character_column(self.batch[name])
     def _model(self, kind): return self.models[kind]
+    def _measures(self, kind):
+        return {name: self.batch[name].to_numpy(zero_copy_only=False) for name in self.models[kind].takes}
 
     def _measure(self, name):
         if name in self.batch.schema.names: return self.batch[name].to_numpy(zero_copy_only=False)
@@ -73,15 +83,19 @@ def _taken_column(argument, model):
 def columns_to_read(
     names:Iterable[str],          # Columns of measures that are to be computed
     there:Callable[[str], bool],  # Whether the column of a measure is there
+    models:dict|None=None,        # Kind to opened model; None: none is open
 ) -> list[str]:                   # Columns of the pairs and of measures, each once
     "What must be read to compute some measures."
     columns = {}
     for measure, _, by_model in (name.partition('@') for name in names):
         for argument in measure_of(measure).takes:
-            taken = _taken_column(argument, by_model)
             if argument.kind == 'model': continue
+            if argument.kind == 'measures':
+                columns |= dict.fromkeys(models[argument.name].takes)
+                continue
+            taken = _taken_column(argument, by_model)
             computed = argument.kind == 'measure' and taken not in PAIRS.names and not there(taken)
-            columns |= dict.fromkeys(columns_to_read([taken], there) if computed else [taken])
+            columns |= dict.fromkeys(columns_to_read([taken], there, models) if computed else [taken])
     return list(columns)
 
 # %% ../../nbs/32_filters.scoring.ipynb #0ce63954
@@ -93,8 +107,9 @@ def score_shard(
 ) -> int:                # Pairs scored
     "Compute and write measures of one shard."
     corpus = Corpus(folder)
-    columns = columns_to_read(names, lambda name: shard not in corpus.missing(name)) or ['pair_id']
-    in_table = [c.partition('@')[0] for c in columns]
+    columns = columns_to_read(names, lambda name: shard not in corpus.missing(name), models) or ['pair_id']
+    whole = {name for model in (models or {}).values() for name in getattr(model, 'takes', ())} # as the model says them
+    in_table = [c if c in whole else c.partition('@')[0] for c in columns]
     measures = {name: name.partition('@')[0] for name in names}
     batches = (b.rename_columns(in_table) for b in corpus.batches(columns, shard, size=20_000))
     parts = [score_batch(b, list(measures.values()), models) for b in batches]
@@ -175,6 +190,20 @@ def check_columns(
         if unknown := [c for c in columns if c not in PAIRS.names]:
             raise ValueError(f"{name} takes the column {unknown[0]!r}; pairs have {', '.join(PAIRS.names)}")
 
+# %% ../../nbs/32_filters.scoring.ipynb #47c7f155
+def _version(column):
+    "Version of a measure in the table; None for a column that came with the pairs."
+    measure = known_measure(column)
+    return measure.version if measure else None
+
+def taken_measures(
+    name:str,                     # `measure` or `measure@model`
+    models:dict[str, NamedModel], # Kind to model
+) -> dict[str, dict]:             # Column to what it must be: version, model, identity; empty for most measures
+    "The measures that the model of a measure names."
+    kinds = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind == 'measures']
+    return {taken: facts for kind in kinds for taken, facts in _open(models[kind], settings()).takes.items()}
+
 # %% ../../nbs/32_filters.scoring.ipynb #891e5de9
 def _facts(name, models):
     "What the manifest of a column says before there are values."
@@ -182,6 +211,7 @@ def _facts(name, models):
     facts = dict(measure=name, version=measure.version, paper=measure.paper)
     if kind: facts |= {'model': _name_of(kind, models[kind]), kind: _identity(models[kind])}
     others = {a.name: measure_of(a.name).version for a in measure.takes if a.kind == 'measure'}
+    others |= {taken: _version(taken) for taken in taken_measures(name, models)}
     return facts | (dict(takes=others) if others else {})
 
 # %% ../../nbs/32_filters.scoring.ipynb #cf2c30dd
@@ -212,6 +242,51 @@ def _end(corpus, name):
         end = dict(status='finished', inputs=corpus.checksums, made=provenance())
         corpus.write_manifest(f'score-{name}', facts | figures | end)
     return dict(measure=name, **figures)
+
+# %% ../../nbs/32_filters.scoring.ipynb #c49c6aa8
+def _check_taken(corpus, column, facts, who):
+    "Refuse a measure that a model names and that there cannot be, or that is another one here."
+    lead = f'{who} takes {column}'
+    if column in PAIRS.names and corpus.summary(column)['low'] is None:
+        raise ValueError(f'{lead}, and no pair of {corpus.name} has a value of it; take a calibration without it')
+    if column in PAIRS.names: return
+    if not known_measure(column) and corpus.missing(column):
+        raise ValueError(f'{lead}, which {corpus.name} lacks and nothing computes; import it with the pairs, or take a '
+                         'calibration without it')
+    if (fitted := facts.get('version')) != (now := _version(column)):
+        raise ValueError(f'{lead} in version {fitted}, and this program computes version {now}: fit it again')
+
+# %% ../../nbs/32_filters.scoring.ipynb #1767a2ec
+def _its_model(corpus, column, facts, who):
+    "Kind to the model that computes a measure that another model names; empty where the measure takes none."
+    if not (name := facts.get('model')): return {}
+    there = not corpus.missing(column)
+    try: models = named_models([name])
+    except FileNotFoundError as e:
+        if there: return {}
+        raise ValueError(f'{who} takes {column}, which {corpus.name} lacks, and {name} is not at hand: {e}') from None
+    [(kind, model)] = models.items()
+    before = corpus.manifest(f'score-{column}').get(kind) if there else None
+    found = before or _identity(model)
+    if found == facts['identity']: return models
+    raise ValueError(f"{who} takes {column} by {facts['identity']}, found {found}: fit it again, or give the "
+                     f'other {kind} another name')
+
+# %% ../../nbs/32_filters.scoring.ipynb #b834d1db
+def _passes(corpus, names, models):
+    "(columns, models): what models name comes first, by its own model; then other measures; then those that take it."
+    taken = {name: found for name in names if (found := taken_measures(name, models))}
+    first = {}
+    for name, columns in taken.items():
+        who = f'{model_kind(name)}:{models[model_kind(name)].name}'
+        for taken_column, facts in columns.items():
+            _check_taken(corpus, taken_column, facts, who)
+            by = _its_model(corpus, taken_column, facts, who)
+            is_ours = known_measure(taken_column) and taken_column not in PAIRS.names
+            is_due = is_ours and (by or not facts.get('model'))
+            if is_due: first.setdefault(facts.get('model', ''), ([], by))[0].append(taken_column)
+    before = [(wanted_columns(dict.fromkeys(columns), by), by) for columns, by in first.values()]
+    return [*before, ([n for n in names if n not in taken], models), (list(taken), models)]
 
 # %% ../../nbs/32_filters.scoring.ipynb #107d40d1
 def _tasks(corpus, names):
@@ -262,8 +337,12 @@ def score(
     names = wanted_columns(names, models)
     check_columns(names)
     with locked(corpus.folder):
-        _fill(corpus, [n for n in names if n not in PAIRS.names], models, workers, cluster, show)
-        return _report(corpus, names)
+        passes = _passes(corpus, names, models)
+        for columns, by in passes:
+            columns = [n for n in columns if n not in PAIRS.names]
+            _fill(corpus, columns, by, workers, cluster, show)
+            if any(map(corpus.missing, columns)): break # somebody asked for a stop
+        return _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
 
 # %% ../../nbs/32_filters.scoring.ipynb #8f01b344
 def _fill(corpus, names, models, workers, cluster, show):

@@ -67,20 +67,20 @@ def table3_at(
     campaign:str,  # Name of the campaign
     event:int,     # Number of its last event
     of:str,        # What shares are of, one of `BASES`
-) -> tuple[pd.DataFrame, int]: # As of `table3`; number of items that have a decision
+) -> tuple[pd.DataFrame, pd.DataFrame]: # As of `table3`; the labels that are counted in it
     "Table 3 at a moment."
     log = open_log(url)
     labels = labels_of(log, [campaign])
     sizes = strata_sizes(log, read_campaign(log, campaign), settings())
-    return table3(labels, sizes if len(sizes) else None, of), int((labels.adjudicated != '').sum())
+    return table3(labels, sizes if len(sizes) else None, of), labels
 
 # %% ../../nbs/62_pages.agreement_table3.ipynb #4ca662bf
-def _estimate(table, scale):
+def _estimate(table, labels, scale):
     "The number of pairs of the corpus with label 3."
-    estimate = strong_pairs(table, scale)
+    estimate = strong_pairs(table, scale, labels)
     name = 'Pairs of the corpus with label 3' if scale == 'fluency' else 'Strong pairs of the corpus, estimated'
     st.metric(name, 'not defined' if estimate.pairs is None else f'{estimate.pairs:,.0f}')
-    st.caption(f'{estimate}. Interval of 95 %.')
+    st.caption(f'{estimate}. Interval of 95 %. {estimate.remarks}')
 
 # %% ../../nbs/62_pages.agreement_table3.ipynb #5e3ab71c
 def show_table3(
@@ -91,15 +91,16 @@ def show_table3(
     of = st.segmented_control('Shares of', list(BASES), key='of', required=True, format_func=BASES.get,
                               help=_ABOUT_BASE)
     if (result := soon(table3_at, *subject.key, of)) is None: return
-    table, decided = result
+    table, labels = result
     if not table.n.sum(): return st.info('Nobody has rated anything yet.', icon=':material/hourglass:')
     plan = subject.plan
     paper = plan.ranges == PAPER_RANGES and takes_model(plan.measure, 'encoder') and not plan.quantiles
     left, right = st.columns([2, 3], gap='large', vertical_alignment='center')
-    with left: _estimate(table, subject.scale)
+    with left: _estimate(table, labels, subject.scale)
     chart = share_by_range(shares(table, subject.scale, paper), f'{subject.scale} 3, of {BASES[of]}')
     with right.container(key='shares'): draw(chart.properties(height=220))
     pair_table(table, 'table3', f'{plan.name}-table3')
+    decided = int(labels.adjudicated.ne('').sum())
     st.caption(f'One label an item: the decision where there is one ({decided:,} items), else the median of its '
                f'labels, rounded down. An item that at least half of its raters discarded has none. '
                f"Shares of 3 are of {BASES[of]}, with Wilson's intervals.")
