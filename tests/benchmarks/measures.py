@@ -141,7 +141,7 @@ def scored(n=10_000_000, folder=None):
     lexical = [m.name for m in MEASURES.values() if m.function and not model_kind(m.name)]
     rows = []
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        for pairs_, names in (n // 10, lexical), (n, lexical), (n, [*LENGTHS, *OVERLAPS]):
+        for pairs_, names in (n // 10, lexical), (n, lexical):
             corpus = Path(place) / 'corpora' / f'pairs-{pairs_}'
             if not corpus.exists(): write(place, pairs_)
             for done in [*corpus.glob('measures/*/*'), *corpus.glob('manifests/*')]: done.unlink()
