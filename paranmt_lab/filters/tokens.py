@@ -61,48 +61,50 @@ AHEAD = 8  # blanks after a row, since loops look ahead
 
 @text_loop
 def _lower_ascii(data, a, b, row):
-    "Copy bytes `a` to `b` in lower case between blanks; whether all were ASCII."
-    row[0], seen = 32, np.uint8(0)
+    "Copy bytes `a` to `b` in lower case between blanks; whether all were ASCII, and whether one was an apostrophe."
+    row[0], seen, apostrophes = 32, np.uint8(0), np.uint8(0)
     for i in range(b - a):
         c = data[a + i]
         seen |= c
+        apostrophes |= np.uint8(c == 39)
         row[i + 1] = c + np.uint8(32) if 65 <= c <= 90 else c
     row[b - a + 1:b - a + 1 + AHEAD] = 32
-    return seen < 128
+    return seen < 128, apostrophes > 0
 
 # %% ../../nbs/30_filters.tokens.ipynb #63a85873
 @text_loop
-def _lower_any(data, a, b, table, points, row):
-    "Decode bytes `a` to `b` into folded characters between blanks; how many, and whether one was odd."
+def _lower_any(data, a, b, table, kinds, points, row):
+    "Decode bytes `a` to `b` into folded characters; how many, and whether there are odd ones, accents, apostrophes."
     points[0] = row[0] = 32
-    k, odd = 1, False
+    k, odd, marks, apostrophes = 1, False, False, False
     while a < b:
         c = np.uint32(data[a])
         if c < 128: a += 1
         else: c, a = _decode(data, a)
         points[k] = table[c]
         row[k] = min(points[k], np.uint32(255))
-        odd |= points[k] == ODD
+        if c > 127:
+            odd |= points[k] == ODD
+            marks |= kinds[c] == MARK
+        apostrophes |= row[k] == _APOSTROPHE
         k += 1
     points[k:k + AHEAD] = 32
     row[k:k + AHEAD] = 32
-    return k - 1, odd
+    return k - 1, odd, marks, apostrophes
 
 # %% ../../nbs/30_filters.tokens.ipynb #2d1da065
 @text_loop
 def _bounds(points, m, kinds, starts, ends):
-    "Begins and ends of runs and of single characters; how many, and whether there are combining accents, apostrophes."
-    t, e, before, marks, apostrophes = 0, 0, SPACE, False, False
+    "Begins and ends of runs and of single characters; how many."
+    t, e, before = 0, 0, SPACE
     for i in range(1, m + 2):
         kind = kinds[points[i]]
-        marks |= kind == MARK
-        apostrophes |= points[i] == _APOSTROPHE
         inside = (kind == WORD) & (before == WORD)
         starts[t] = ends[e] = i
         t += (kind != SPACE) & (not inside)
         e += (before != SPACE) & (not inside)
         before = kind
-    return t, marks, apostrophes
+    return t
 
 # %% ../../nbs/30_filters.tokens.ipynb #eedb34ab
 @text_loop
@@ -167,14 +169,16 @@ def _key(words, i, size):
 HIGH = np.uint64(0x8080808080808080)  # the highest bit of each byte
 
 @text_loop
-def _row_keys(words, n, starts, ends, keys, t):
-    "Keys of the `n` tokens of a row, from `keys[t]` on; how many are not their own."
+def _row_keys(words, n, starts, ends, keys, t, which):
+    "Keys of the `n` tokens of a row, from `keys[t]` on; how many are not their own, and `which`."
     others = 0
     for k in range(n):
         size = ends[k] - starts[k]
         key = _key(words, starts[k], min(size, SHORT))
-        if size > SHORT or key & HIGH or not key: key, others = NUMBERED, others + 1
-        keys[t + k] = key
+        other = (size > SHORT) | (key & HIGH > 0) | (key == 0)
+        keys[t + k] = NUMBERED if other else key
+        which[others] = k
+        others += other
     return others
 
 # %% ../../nbs/30_filters.tokens.ipynb #edc421f6
@@ -187,16 +191,14 @@ class _Others(NamedTuple):
     counts: np.ndarray # int64 [2], how many tokens and how many characters there are
 
 @text_loop
-def _add_others(others, points, n, starts, ends, keys, t):
-    "Copy the tokens of a row that are to be numbered."
+def _add_others(others, points, which, starts, ends, t):
+    "Copy some tokens of a row whose first token is number `t`."
     o, k = others.counts
-    for s in range(n):
-        if keys[t + s] != NUMBERED: continue
-        others.at[o], others.begins[o] = t + s, k
-        for i in range(starts[s], ends[s]): others.points[k + i - starts[s]] = points[i]
-        k += ends[s] - starts[s]
-        others.hashes[o] = _hash(others.points, others.begins[o], k)
-        o += 1
+    for w in which:
+        i, size = starts[w], ends[w] - starts[w]
+        for c in range(size): others.points[k + c] = points[i + c]
+        others.at[o], others.begins[o], others.hashes[o] = t + w, k, _hash(others.points, k, k + size)
+        o, k = o + 1, k + size
     others.counts[0], others.counts[1] = o, k
     others.begins[o] = k
 
@@ -207,24 +209,24 @@ def _keys(data, offsets, table, kinds):
     rows, room = len(offsets) - 1, offsets[-1] - offsets[0] + 1
     longest = np.max(np.diff(offsets)) if rows else 0
     words, points = np.empty(longest // 8 + 4, np.uint64), np.empty(longest + 1 + AHEAD, np.uint32)
-    row, starts, ends = words.view(np.uint8), np.empty(longest + 2, np.int64), np.empty(longest + 2, np.int64)
+    row, (starts, ends, which) = words.view(np.uint8), np.empty((3, longest + 2), np.int64)
     keys, bounds, t, odd = np.empty(room, np.uint64), np.zeros(rows + 1, np.int64), 0, False
     others = _Others(np.empty(room, np.uint32), np.empty(room, np.int64), np.empty(room, np.uint64),
                      np.empty(room, np.int64), np.zeros(2, np.int64))
     others.begins[0] = 0
     for s in range(rows):
         a, b = offsets[s], offsets[s + 1]
-        if _lower_ascii(data, a, b, row):
-            n, _, apostrophes = _bounds(row, b - a, kinds, starts, ends)
-            if apostrophes: n = _contract(row, n, starts, ends)
-            if _row_keys(words, n, starts, ends, keys, t): _add_others(others, row, n, starts, ends, keys, t)
+        is_ascii, apostrophes = _lower_ascii(data, a, b, row)
+        if is_ascii: n = _bounds(row, b - a, kinds, starts, ends)
         else:
-            m, odd = _lower_any(data, a, b, table, points, row)
+            m, odd, marks, apostrophes = _lower_any(data, a, b, table, kinds, points, row)
             if odd: break
-            n, marks, apostrophes = _bounds(points, m, kinds, starts, ends)
-            if marks: n = _bounds_with_marks(points, m, kinds, starts, ends)
-            elif apostrophes: n = _contract(row, n, starts, ends)
-            if _row_keys(words, n, starts, ends, keys, t): _add_others(others, points, n, starts, ends, keys, t)
+            if marks: n, apostrophes = _bounds_with_marks(points, m, kinds, starts, ends), False
+            else: n = _bounds(points, m, kinds, starts, ends)
+        if apostrophes: n = _contract(row, n, starts, ends)
+        some = which[:_row_keys(words, n, starts, ends, keys, t, which)]
+        if len(some) and is_ascii: _add_others(others, row, some, starts, ends, t)
+        elif len(some): _add_others(others, points, some, starts, ends, t)
         t += n
         bounds[s + 1] = t
     return keys[:t].copy(), bounds, others, odd
