@@ -31,7 +31,8 @@ GROUPS = {
     'annotate': 'Ratings of people: draw a campaign, see how far it is, export and import, decide disputes.',
 }
 # Modules with commands, in the order of the help
-MODULES = 'cli_bitext', 'cli_translate', 'cli_judge', 'cli_annotate', 'cli_train', 'cli_measure', 'cli_workspace'
+MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_annotate', 'cli_train', 'cli_measure', 'cli_table',
+           'cli_workspace')
 
 def _commands_of(module):
     "Words of each command of a module, where it is made, and the first sentence of its help."
