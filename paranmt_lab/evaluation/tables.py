@@ -115,14 +115,14 @@ def joined_table(
     facts = rows[[*_CELL, 'protocol', 'counterpart', 'n']].assign(**figures)
     return facts.assign(difference=facts.ours - facts.paper, counterpart=facts.counterpart.fillna(''))
 
-# %% ../../nbs/44_evaluation.tables.ipynb #54ee82fe
-def _number(value, metric, signed=False):
-    if value != value: return NOT_AVAILABLE
+# %% ../../nbs/44_evaluation.tables.ipynb #b722f445
+def _number(value, metric, signed=False, absent=''):
+    if value != value: return absent
     return f"{value:{'+' if signed else ''}.{unit_of(metric)[1]}f}"
 
 def _ours(row):
     "Our figure with its interval."
-    figure = _number(row.ours, row.metric)
+    figure = _number(row.ours, row.metric, absent=NOT_AVAILABLE)
     if row.ours != row.ours or row.low != row.low: return figure
     return f'{figure} [{_number(row.low, row.metric)}, {_number(row.high, row.metric)}]'
 
