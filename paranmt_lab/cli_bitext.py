@@ -9,6 +9,8 @@ __all__ = ['import_app', 'corpus_app', 'import_', 'corpus_merge', 'corpus_dedupl
 # %% ../nbs/70_cli_bitext.ipynb #8e9c49eb
 from pathlib import Path
 
+import typer
+
 from .settings import settings
 from .terminal import command, command_group, open_corpus, show_note, show_table, values_of
 
@@ -16,6 +18,17 @@ from .terminal import command, command_group, open_corpus, show_note, show_table
 import_app = command_group()
 
 def _column(text): return int(text) if text.isdecimal() else text
+
+def _measures(texts):
+    "COLUMN=NAME or COLUMN as measure to column."
+    found = {}
+    for text in texts:
+        column, _, name = text.partition('=')
+        name = name or column
+        if not column or name.isdecimal() or name in found:
+            raise typer.BadParameter(f'{text!r} is not COLUMN or COLUMN=NAME, each name once', param_hint='--measure')
+        found[name] = _column(column)
+    return found
 
 @command(import_app, 'import', example='paranmt import cs-en corpus.tsv --source-lang cs --licence CC0-1.0')
 def import_(
@@ -25,6 +38,7 @@ def import_(
     format:str='', # moses, tsv, csv, jsonl, tmx, po, mo or parquet; found out by name and content if not given
     source_lang:str='', # Language of the sources, such as de; found out by name and content if not given
     columns:str='', # ROLE=COLUMN,... such as source=2,reference=3; names of columns, or their numbers from 0
+    measure:list[str]=[], # COLUMN or COLUMN=NAME of numbers that come along as a measure; may be repeated
     domain:str='', # Domain of rows that name none; the file's name if not given
     licence:str='', # Licence of the texts, kept in the manifest
     shard_rows:int=100_000, # Rows of a shard
@@ -35,7 +49,7 @@ def import_(
     chosen = values_of(columns.split(','), _column, '--columns', 'ROLE=COLUMN,ROLE=COLUMN') if columns else None
     corpus = import_bitext(files, name, format=format or None, source_lang=source_lang,
                            corpus=domain or None, licence=licence or None, columns=chosen,
-                           shard_rows=shard_rows, limit=limit or None)
+                           shard_rows=shard_rows, limit=limit or None, measures=_measures(measure))
     show_table(import_summary(corpus), f'Corpus {name}: {corpus.rows:,} pairs')
 
 # %% ../nbs/70_cli_bitext.ipynb #f57e81ea

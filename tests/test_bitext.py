@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -524,3 +525,89 @@ def test_captions(lab):
     frame = corpus.frame(['source', 'source_lang', 'reference', 'translation', 'corpus'])
     assert len(frame) == 5_154 and frame.source.isna().all()
     assert frame.source_lang.isna().all() and set(frame.corpus) == {'tatoeba-pivot'}
+
+
+# ---- numbers that come along as measures
+
+SCORED = [('It is raining.', 'It rains.', .5), ('Go on.', 'Continue.', None), ('Why?', 'What for?', -3),
+          ('Yes.', 'Yes!', 1e-30)]
+
+
+def scored_files(folder):
+    "The same four pairs and numbers in every format that has columns."
+    texts = ['' if x is None else repr(x) for *_, x in SCORED]
+    names = 'reference', 'translation', 'adequacy'
+    rows = [names, *((*pair, text) for (*pair, _), text in zip(SCORED, texts))]
+    (folder / 'a.tsv').write_text('\n'.join(map('\t'.join, rows)) + '\n')
+    (folder / 'b.csv').write_text('\n'.join(','.join(f'"{x}"' for x in row) for row in rows) + '\n')
+    (folder / 'c.jsonl').write_text('\n'.join(json.dumps(dict(zip(names, row))) for row in SCORED))
+    pq.write_table(pa.table(dict(zip(names, zip(*SCORED)))), folder / 'd.parquet')
+    return [folder / name for name in ('a.tsv', 'b.csv', 'c.jsonl', 'd.parquet')]
+
+
+def test_numbers_come_along_from_every_format_with_columns(tmp_path, lab):
+    for path in scored_files(tmp_path):
+        corpus = import_bitext(path, f'from-{path.suffix[1:]}', lab, shard_rows=3,
+                               measures={'adequacy@people': 'adequacy'})
+        found = corpus.frame(['adequacy@people'])['adequacy@people']
+        np.testing.assert_array_equal(found, np.array([x for *_, x in SCORED], np.float32), str(path))
+        assert len(corpus.shards) == 2 and corpus.problems() == [] and len(corpus.rejects()) == 0
+        assert ('values', 'adequacy@people', 3) in list(import_summary(corpus).itertuples(index=False, name=None))
+        assert corpus.count('adequacy@people', -10) == 3  # what is no value passes no range
+
+
+def test_what_is_no_finite_number_is_a_reject_with_its_line(write, lab):
+    values = ['0.5', 'inf', '-Infinity', '1e39', 'good', '1_000', 'NaN', ' ', '0x10', '3,5']
+    path = write('bad.tsv', 'reference\ttranslation\tq\n' + ''.join(f'Line {i}.\tRow {i}.\t{x}\n'
+                                                                   for i, x in enumerate(values, 2)))
+    corpus = import_bitext(path, 'bad', lab, measures={'q': 'q'})
+    rejects = corpus.rejects()
+    assert rejects.line.tolist() == [3, 4, 5, 6, 7, 10, 11] and set(rejects.reason) == {'column q: no finite number'}
+    assert rejects.text[0] == 'Line 3.\tRow 3.\tinf'
+    assert corpus.frame(['q']).q.isna().tolist() == [False, True, True]
+    values = [1, True, [2], None, float('nan'), 'x', '7', 10**400]
+    objects = write('bad.jsonl', '\n'.join(json.dumps(dict(reference=f'Line {i}.', translation=f'Row {i}.', q=x))
+                                           for i, x in enumerate(values, 1)))
+    corpus = import_bitext(objects, 'objects', lab, measures={'q': 'q'})
+    assert corpus.rejects().line.tolist() == [2, 3, 6, 8]
+
+
+@pytest.mark.parametrize('measures, why', [
+    ({'q': 'quality'}, "no column 'quality' for a measure"), ({'rank': 'q'}, "'rank' is a column of the pairs"),
+    ({'../q': 'q'}, 'cannot name'), ({'empty': 'empty'}, "column 'empty' has a number in no row")])
+def test_a_measure_that_cannot_be_read_is_refused_and_leaves_nothing(write, lab, measures, why):
+    path = write('q.tsv', 'reference\ttranslation\tq\tempty\nOne.\tUno.\t1\t\n')
+    with pytest.raises(ValueError, match=why): import_bitext(path, 'q', lab, measures=measures)
+    assert list_corpora(lab) == []
+
+
+def test_a_format_without_columns_has_no_measures(write, lab):
+    a, b = write('x.cs', 'Prší.\n'), write('x.en', 'It rains.\n')
+    with pytest.raises(BitextError, match='moses has no column'): import_bitext([a, b], 'x', lab, measures={'q': 'q'})
+
+
+def test_numbered_columns_and_columns_of_the_pairs(write, lab):
+    path = write('raw.tsv', ''.join(f'One {i}.\tUno {i}.\t-0.{i}\t{i}\n' for i in range(1, 5)))
+    corpus = import_bitext(path, 'raw', lab, columns=dict(reference=0, translation=1),
+                           measures={'translation_score': 2, 'm': 3})
+    f = corpus.frame(['translation_score', 'm'])
+    assert np.allclose(f.translation_score, [-.1, -.2, -.3, -.4]) and f.m.tolist() == [1, 2, 3, 4]
+    assert corpus.measures() == ['m'] and len(corpus.rejects()) == 0
+
+
+def test_measures_are_part_of_what_was_imported_and_earlier_imports_are_the_same(write, lab):
+    path = write('q.tsv', 'reference\ttranslation\tq\nOne.\tUno.\t1\n')
+    corpus = import_bitext(path, 'q', lab)
+    manifest = corpus.manifest('import')
+    del manifest['options']['measures']  # as versions before wrote it
+    corpus.write_manifest('import', manifest)
+    assert import_bitext(path, 'q', lab).measures() == []
+    with pytest.raises(ValueError, match='with other options'): import_bitext(path, 'q', lab, measures={'q': 'q'})
+
+
+def test_a_killed_import_leaves_no_measure_behind(write, lab):
+    path = write('q.tsv', 'reference\ttranslation\tq\nOne.\tUno.\t1\n')
+    corpus = import_bitext(path, 'q', lab, measures={'q': 'q'})
+    corpus.write_manifest('import', corpus.manifest('import') | dict(status='running', pid=2**22 + 1))
+    again = import_bitext(path, 'q', lab)
+    assert again.measures() == [] and not (again.folder / 'measures').exists()

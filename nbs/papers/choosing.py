@@ -4,9 +4,12 @@
         # the corpus `choosing` from wmt21-23, with its measures
     python nbs/papers/choosing.py run GROUP ...
         # trainings of some groups (all if none is named); figures go to nbs/papers/choosing.json
+    python nbs/papers/choosing.py table KEY ...
+        # backtranslation.5, .6, .7, .12 or paranmt.5: ours, the paper's, and the difference
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`, `train/vectors` and `eval`. Every step goes on where
-it was stopped; a training that is in the file is not done again. The trainings' folders are deleted once their
+it was stopped; a training that is in the file is not done again. `table` gives a table of the papers, `figures` all
+figures in the long form of results. The trainings' folders are deleted once their
 figures are kept, since each holds an encoder."""
 import json
 import shlex
@@ -14,13 +17,14 @@ import shutil
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
 
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
-from paranmt_lab.evaluation.results import read_results
+from paranmt_lab.evaluation.results import MEAN, NOT_AVAILABLE, read_results, results_frame
 from paranmt_lab.fields import alter, flat
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.jobs.provenance import provenance
@@ -28,6 +32,7 @@ from paranmt_lab.selection import Range, Selection, select
 from paranmt_lab.settings import atomic, settings
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
+from paranmt_lab.training.sweep import interval
 
 CORPUS, FILE = 'choosing', Path(__file__).with_name('choosing.json')
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
@@ -93,8 +98,8 @@ GROUPS = RANDOM | BY_LENGTH | BY_OVERLAP | BY_TENTH
 
 
 def kept():
-    "Figures so far: `groups` with their configs, and `trainings` with their facts, by name."
-    return json.loads(FILE.read_text()) if FILE.exists() else dict(groups={}, trainings={})
+    "Figures so far: `groups` with their configs, `trainings` with their facts, `speed` of selections, by name."
+    return json.loads(FILE.read_text()) if FILE.exists() else dict(groups={}, trainings={}, speed={})
 
 
 def keep(figures):
@@ -146,8 +151,136 @@ def run(groups, s):
                   f"{facts['seconds']} s", flush=True)
 
 
+# What comes of it: figures in the long form, and the papers' tables
+
+DEVELOPMENT, TEST = ('STS17', 'en-en', 250), ('STS12-15', MEAN, 11_358)  # task, data set, pairs of sentences
+SEEDS_ALONE = '95 % interval of Student over the seeds; '
+BEST_EPOCH, LAST_EPOCH = SEEDS_ALONE + 'the best epoch of each', SEEDS_ALONE + 'mean of 19 sets, the last epoch'
+
+
+def by_training():
+    "One row a training of a seed that is complete: group, selection, model, seed, and Pearson x 100 on both."
+    rows = [facts | dict(development=max(facts['epochs'])) for facts in kept()['trainings'].values()]
+    columns = ['group', 'selection', 'model', 'seed', 'pairs', 'available', 'development', 'test']
+    every = pd.DataFrame(rows, columns=columns)
+    there = every.groupby(['group', 'seed']).selection.transform('size')
+    return every[there == every.group.map(lambda group: len(GROUPS[group]))]  # seeds of which no training is lacking
+
+
+def by_config():
+    "One row for the trainings that differ in their seed alone: means and ends of intervals, Pearson x 100."
+    rows = []
+    for names, some in by_training().groupby(['group', 'selection', 'model'], sort=False):
+        row = dict(zip(('group', 'selection', 'model'), names))
+        row |= dict(seeds=len(some), available=some.available.iloc[0])
+        for figure in ('development', 'test'):
+            row |= dict(zip((figure, f'{figure} low', f'{figure} high'), interval(some[figure])))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def key_of(group): return 'paranmt.5' if group.startswith('tenths') else KEYS.get(group, 'backtranslation.12')
+
+
+KEYS = {'random': 'backtranslation.6', 'length': 'backtranslation.6'}
+
+
+def figures():
+    "All figures in the long form of results; `run` is the key of the table they belong to."
+    rows, made = [], kept()['groups']
+    for c in by_config().to_dict('records'):
+        facts = dict(metric='pearson', system=f"{c['model']} on {c['selection']}", run=key_of(c['group']),
+                     commit=made[c['group']]['commit'])
+        for name, (task, dataset, n), protocol in (('development', DEVELOPMENT, BEST_EPOCH),
+                                                   ('test', TEST, LAST_EPOCH)):
+            value, low, high = (c[f'{name}{end}'] / 100 for end in ('', ' low', ' high'))
+            rows.append(facts | dict(task=task, dataset=dataset, n=n, protocol=f"{protocol}, {c['seeds']} seeds",
+                                     value=value, low=low, high=high))
+    return results_frame(rows)
+
+
+def tuned(groups, configs):
+    "The config of some groups that STS 2017 chooses, and the same for random pairs."
+    some = configs[configs.group.isin(groups)]
+    return some.loc[some.development.idxmax()] if len(some) else None
+
+
+# Row of a table, the groups it chooses from, and the paper's figure for AVG; no group: nothing here has that measure
+ROWS = {
+    'backtranslation.6': [('None (random)', ['random'], 65.5), ('Length', ['length'], 66.0)],
+    'backtranslation.7': [('None (random)', ['random'], 65.5), ('Translation cost', [], 65.4),
+                          ('Language model', [], 65.5), ('Reference classification', [], 65.5)],
+    'backtranslation.12': [('Random', ['random'], 65.5), ('Unigram overlap', ['unigram_overlap'], 66.1),
+                           ('Bigram overlap', [], 65.5), ('Trigram overlap', ['trigram_overlap'], 65.4),
+                           ('BLEU score', [], 65.3)],
+}
+
+
+def shown(value, low, high): return f'{value:.1f} [{low:.1f}, {high:.1f}]' if low == low else f'{value:.1f}'
+
+
+def by_lengths():
+    "`backtranslation.5`: a partition of the lengths, our WORD beside the paper's AVG."
+    configs = by_config().set_index('selection')
+    paper = {(0, 10): 65.7, (10, 20): 65.6, (20, 30): 65.3, (30, 100): 65.0}
+    rows = [(f'{low}-{high}', configs.loc[name_of('length', low, high)], theirs)
+            for (low, high), theirs in paper.items() if name_of('length', low, high) in configs.index]
+    return pd.DataFrame([dict(length=name, ours=shown(c.test, c['test low'], c['test high']), paper=theirs,
+                              difference=round(c.test - theirs, 1), seeds=c.seeds) for name, c, theirs in rows])
+
+
+def by_filter(key):
+    "`backtranslation.6`, `.7` or `.12`: the bounds that STS 2017 chooses, and how they do on the other sets."
+    configs, rows = by_config(), []
+    for name, groups, theirs in ROWS[key]:
+        best = tuned(groups, configs)
+        if best is None:
+            rows.append(dict(filter=name, ours=NOT_AVAILABLE, paper=theirs))
+            continue
+        rows.append(dict(filter=name, chosen=best.selection, ours=shown(best.test, best['test low'], best['test high']),
+                         paper=theirs, difference=round(best.test - theirs, 1), seeds=best.seeds,
+                         development=shown(*best[['development', 'development low', 'development high']])))
+    return pd.DataFrame(rows).astype({'seeds': 'Int64'}).fillna({'chosen': '', 'development': ''})
+
+
+def by_tenths():
+    "STS 2017 by measure and tenth: the models side by side, and their mean with its interval."
+    some = by_training()[lambda f: f.group.str.startswith('tenths')]
+    some = some.assign(measure=some.group.str.split().str[2],
+                       tenth=some.selection.str.rsplit('-', n=1).str[-1].astype(int))
+    wide = some.pivot_table(index=['measure', 'tenth', 'seed'], columns='model', values='development').dropna()
+    wide['mean'] = wide.mean(axis=1)
+    rows = []
+    for (measure, number), runs in wide.groupby(['measure', 'tenth']):
+        mean, low, high = interval(runs['mean'])
+        rows.append(dict(measure=measure, tenth=number, **runs.drop(columns='mean').mean(), mean=mean, low=low,
+                         high=high, seeds=len(runs)))
+    return pd.DataFrame(rows, columns=['measure', 'tenth', *TENTHS, 'mean', 'low', 'high', 'seeds'])
+
+
+def best_tenths():
+    "`paranmt.5`: the best tenth of each measure."
+    tenths, rows = by_tenths(), []
+    for measure, name, theirs in (('translation_score', 'Translation score', 83.2),
+                                  ('trigram_overlap', 'Trigram overlap', 83.1),
+                                  ('paraphrase_score', 'Paraphrase score', 83.3)):
+        some = tenths[tenths.measure == measure]
+        if not len(some):
+            rows.append(dict(filter=name, ours=NOT_AVAILABLE, paper=theirs))
+            continue
+        best = some.loc[some['mean'].idxmax()]
+        rows.append(dict(filter=name, tenth=best.tenth, ours=shown(best['mean'], best.low, best.high), paper=theirs,
+                         difference=round(best['mean'] - theirs, 1), seeds=best.seeds))
+    return pd.DataFrame(rows).astype({'seeds': 'Int64', 'tenth': 'Int64'})
+
+
+TABLES = {'backtranslation.5': by_lengths, 'paranmt.5': best_tenths} | {key: partial(by_filter, key) for key in ROWS}
+
+
 if __name__ == '__main__':
     what, *words = sys.argv[1:] or ['']
     if what == 'pairs': print(make_pairs(settings()).measures())
     elif what == 'run': run(words or list(GROUPS), settings())
+    elif what == 'table' and words and set(words) <= set(TABLES):
+        for key in words: print(key, TABLES[key]().to_string(index=False), sep='\n')
     else: sys.exit(__doc__)

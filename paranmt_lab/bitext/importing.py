@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMATS', 'Format', 'sniff', 'passed_over', 'plan_reading', 'with_language', 'read_bitext', 'ShardWriter',
-           'RejectWriter', 'rejects_of', 'make_plan', 'already_done', 'import_bitext', 'import_summary']
+           'RejectWriter', 'rejects_of', 'make_plan', 'already_done', 'check_measures', 'import_bitext',
+           'import_summary']
 
 # %% ../../nbs/20_bitext.importing.ipynb #49a9206a
 import gzip
@@ -36,11 +37,11 @@ from paranmt_lab.bitext.columns import (
     read_parquet,
     sample_lines,
 )
-from ..corpus import REJECTS, Corpus, segment_of
+from ..corpus import PAIRS, REJECTS, Corpus, segment_of
 from ..jobs.progress import Progress
 from ..jobs.provenance import fingerprint, provenance, typed_command
 from ..languages import is_language, language_in_name, plain_language
-from ..settings import Settings, atomic, checksum
+from ..settings import Settings, atomic, checksum, safe_name
 from ..state import is_alive
 
 # %% ../../nbs/20_bitext.importing.ipynb #2839ccfd
@@ -251,10 +252,12 @@ class ShardWriter:
     def __init__(self,
         corpus:Corpus,  # Where to
         shard_rows:int, # Rows of a shard, the last one's may be fewer
+        measures:Iterable[str]=(), # Measures that every record has numbers of
     ):
         if shard_rows < 1: raise ValueError(f'{shard_rows} rows a shard: expected at least 1')
         self.corpus, self.shard_rows = corpus, shard_rows
         self.records, self.batches, self.shard, self.rows, self.domains = [], [], 0, 0, Counter()
+        self.numbers, self.valued = {name: [] for name in measures}, Counter()
 
 # %% ../../nbs/20_bitext.importing.ipynb #532cecb9
 @patch
@@ -274,6 +277,9 @@ def pack(self:ShardWriter):
     if not self.records: return
     self.batches.append(_batch(self.records))
     self.domains.update(r.corpus for r in self.records)
+    for name, numbers in self.numbers.items():
+        numbers += (found := [r.measures[name] for r in self.records])
+        self.valued[name] += len(found) - found.count(None)
     self.records = []
 
 # %% ../../nbs/20_bitext.importing.ipynb #bb04f5e0
@@ -282,8 +288,12 @@ def flush(self:ShardWriter):
     "Write what is at hand as a shard."
     self.pack()
     if not self.batches: return
-    self.corpus.write_pairs(self.shard, pa.Table.from_batches(self.batches))
-    self.shard, self.batches = self.shard + 1, []
+    table, numbers = pa.Table.from_batches(self.batches), self.numbers
+    for name in set(numbers) & set(PAIRS.names):
+        table = table.append_column(name, pa.array(numbers[name], pa.float32()))
+    self.corpus.write_pairs(self.shard, table)
+    for name in set(numbers) - set(PAIRS.names): self.corpus.write_measure(name, self.shard, numbers[name])
+    self.shard, self.batches, self.numbers = self.shard + 1, [], {name: [] for name in numbers}
 
 # %% ../../nbs/20_bitext.importing.ipynb #dc92fa5b
 class RejectWriter:
@@ -341,12 +351,14 @@ def _identity(plan, **said):
     "What two equal imports have in common: not where the files lay, but their names where they name the domain."
     inputs = [dict(i, file=Path(i['file']).name) for i in plan['inputs']]
     kept = {k: plan[k] for k in ('licence', 'shard_rows', 'limit')}
-    return fingerprint(kept | dict(options=plan['options'] | said, inputs=inputs))
+    options = {k: v for k, v in plan['options'].items() if k != 'measures' or v} # imports before had no measures
+    return fingerprint(kept | dict(options=options | said, inputs=inputs))
 
 # %% ../../nbs/20_bitext.importing.ipynb #4f364bb8
 def _clear(corpus):
     "Delete what an import left that did not come to its end."
     shutil.rmtree(corpus.folder / 'pairs')
+    shutil.rmtree(corpus.folder / 'measures', ignore_errors=True)
     own = [corpus.folder / name for name in ('rejects.parquet', 'manifests/import.json', 'progress.json')]
     for file in (*own, *corpus.folder.glob('.*.part')): file.unlink(missing_ok=True)
     for folder in (corpus.folder / 'manifests', corpus.folder):
@@ -389,19 +401,22 @@ def _account(plan, corpus, shards, rejects):
     "The manifest of a finished import."
     return (plan | dict(status='finished', pairs=shards.rows, shards=shards.shard,
                         checksums=corpus.checksums, domains=dict(shards.domains.most_common()),
+                        measures=dict(shards.valued),
                         rejects=dict(rejects.reasons.most_common()), **provenance()))
 
 # %% ../../nbs/20_bitext.importing.ipynb #3fee8c87
 def _written(corpus, readings, options, plan):
     "Write shards and rejects into an empty corpus."
     inputs = [i for _, files in readings for i in files]
-    total, shards = sum(i.size for i in inputs), ShardWriter(corpus, plan['shard_rows'])
+    total, shards = sum(i.size for i in inputs), ShardWriter(corpus, plan['shard_rows'], options.measures or ())
     with Progress(total, 'bytes', corpus.folder) as progress, rejects_of(corpus) as rejects:
         _pour(_stream(readings, options), shards, rejects, progress, inputs, plan['limit'])
         if not shards.rows:
             raise BitextError(f"not one pair could be read from {inputs[0].path}; "
                               f"rejected: {dict(rejects.reasons.most_common(5))}")
         shards.flush()
+        if empty := [column for name, column in (options.measures or {}).items() if not shards.valued[name]]:
+            raise BitextError(f'column {empty[0]!r} has a number in no row; see whether it is called so')
         progress.advance(total - progress.done, pairs=shards.rows, rejects=rejects.rows)
     return shards, rejects
 
@@ -412,6 +427,22 @@ def _run(corpus, readings, options, plan):
     corpus.write_manifest('import', plan | dict(status='running', pid=os.getpid()))
     try: corpus.write_manifest('import', _account(plan, corpus, *_written(corpus, readings, options, plan)))
     except BaseException: _clear(corpus); raise
+
+# %% ../../nbs/20_bitext.importing.ipynb #3cfc6b48
+_WITH_COLUMNS = 'tsv', 'csv', 'jsonl', 'parquet'
+
+def check_measures(
+    measures:Iterable[str],                 # Names of measures
+    readings:list[tuple[str, list[Input]]], # What is read how
+):
+    "Refuse names that no measure can have, and formats that have no columns of numbers."
+    for name in measures:
+        safe_name(name, 'measure')
+        if name in PAIRS.names and not pa.types.is_floating(PAIRS.field(name).type):
+            raise BitextError(f'{name!r} is a column of the pairs and no measure; give it another name')
+        if without := [kind for kind, _ in readings if kind not in _WITH_COLUMNS]:
+            raise BitextError(f'a file of the format {without[0]} has no column of numbers; '
+                              f"{', '.join(_WITH_COLUMNS)} have them")
 
 # %% ../../nbs/20_bitext.importing.ipynb #06af0dc1
 def _caution(others, readings):
@@ -424,6 +455,9 @@ def _caution(others, readings):
         if kind == 'tsv' and looks_quoted([row.split('\t') for row in sample_lines(file)]):
             note(f'{file.path}: most rows are in quotation marks, which stay as they are in a TSV; '
                  'to read them as quotes, --format csv', style='yellow')
+
+# %% ../../nbs/20_bitext.importing.ipynb #be769571
+def _lost(corpus, measures): return [m for m in measures if m not in PAIRS.names and corpus.missing(m)]
 
 # %% ../../nbs/20_bitext.importing.ipynb #62e9da75
 def import_bitext(
@@ -438,25 +472,28 @@ def import_bitext(
     longest:int=LONGEST,                    # Most characters of a side
     shard_rows:int=100_000,                 # Rows of a shard
     limit:int|None=None,                    # Most pairs; None takes all
+    measures:dict[str, str|int]|None=None,  # Measure to the column of numbers it is read from
 ) -> Corpus:
     "Import files of pairs as a corpus; done already, it does nothing but write shards that were lost."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}: expected at least one pair')
     readings = plan_reading(paths, format)
-    options = with_language(readings, Options(source_lang, corpus, columns, longest))
+    check_measures(measures or (), readings)
+    options = with_language(readings, Options(source_lang, corpus, columns, longest, measures or None))
     _caution(passed_over(paths, readings), readings)
     plan = make_plan(readings, options, licence, shard_rows, limit)
     made = Corpus.create(name, s)
     if not already_done(made, plan): _run(Corpus.create(name, s), readings, options, plan)
-    elif made.problems(measures=False): _written(made, readings, options, plan)
+    elif made.problems(measures=False) or _lost(made, measures or ()): _written(made, readings, options, plan)
     else: Console(stderr=True).print(f'{name}: imported already, nothing to do')
     return Corpus.open(name, s)
 
 # %% ../../nbs/20_bitext.importing.ipynb #31c66606
 def import_summary(
     corpus:Corpus, # An imported corpus
-) -> pd.DataFrame: # what (pairs, rejects), of (domain or reason), rows; largest first
+) -> pd.DataFrame: # what (pairs, values, rejects), of (domain, measure or reason), rows; largest first
     "What an import read, by domain, and what it rejected, by reason."
     found = corpus.manifest('import')
-    return pd.DataFrame([(what, name, n) for what, key in (('pairs', 'domains'), ('rejects', 'rejects'))
+    parts = ('pairs', 'domains'), ('values', 'measures'), ('rejects', 'rejects')
+    return pd.DataFrame([(what, name, n) for what, key in parts
                          for name, n in found.get(key, {}).items()],
                         columns=['what', 'of', 'rows'])

@@ -27,8 +27,8 @@ class Narrowing(NamedTuple):
         "The step as a condition, which holds the one before."
         return f'pair_id IN ({self.query(before, view)})'
 
-# %% ../../nbs/33_selection.narrowing.ipynb #1e2c1e17
-def _number(purpose, seed): return f"md5_number_lower('{purpose}:{int(seed)}:' || pair_id)"
+# %% ../../nbs/33_selection.narrowing.ipynb #3da50af7
+def _number(purpose, seed): return f"md5('{purpose}:{int(seed)}:' || pair_id)"
 
 # %% ../../nbs/33_selection.narrowing.ipynb #4d572b3b
 ONE = 'first, random, highest:MEASURE or lowest:MEASURE'

@@ -21,24 +21,24 @@ from .conditions import range_condition
 from ..settings import inside, read_object, safe_name, write_json
 from ..state import require_whole
 
-# %% ../../nbs/33_selection.record.ipynb #33865aa0
+# %% ../../nbs/33_selection.record.ipynb #cd22900f
 def _view(corpus, con, where): return corpus._table_for(con, f' WHERE {where}', None)
 
-def _counted(corpus, found):
-    "Pairs left after each condition, by the record's keys."
+def _counted(corpus, con, found):
+    "(pairs left after each condition, by the record's keys; condition for the pairs that meet all)."
     names = [quoted(f'step {i}') for i in range(len(found))]
     values = ', '.join(f'({sql}) AS {name}' for name, (_, sql) in zip(names, found))
+    view = _view(corpus, con, all_of(sql for _, sql in found))
+    con.execute(f'CREATE OR REPLACE TEMP TABLE counted AS SELECT pair_id, {values} FROM {view}')
     counts = ', '.join(f"count(*) FILTER ({' AND '.join(names[:i])})" for i in range(1, len(names) + 1))
-    con = corpus.connect()
-    with corpus.answering():
-        view = _view(corpus, con, all_of(sql for _, sql in found))
-        pairs = con.execute(f'SELECT {counts} FROM (SELECT {values} FROM {view})').fetchall()[0]
-    return [dict(step=what, pairs=n, sql=sql) for (what, sql), n in zip(found, pairs)]
+    [pairs] = con.execute(f'SELECT {counts} FROM counted').fetchall()
+    taken = [dict(step=what, pairs=n, sql=sql) for (what, sql), n in zip(found, pairs)]
+    return taken, f"pair_id IN (SELECT pair_id FROM counted WHERE {' AND '.join(names)})"
 
-# %% ../../nbs/33_selection.record.ipynb #02f60e41
+# %% ../../nbs/33_selection.record.ipynb #bae39190
 def _narrowed(corpus, con, where, found):
-    "(what was left after each step by the record's keys, condition for the last step); ids stay in the table `left_N`."
-    taken, left = [], where
+    "(pairs left after each step, by the record's keys; condition for the record; condition on a temporary table)."
+    taken, left = [], where # the first step filters as it reads: a join with a table of ids would hold all texts
     for i, step in enumerate(found):
         query = step.query(left, _view(corpus, con, left))
         con.execute(f'CREATE OR REPLACE TEMP TABLE left_{i} AS SELECT * FROM ({query}) AS ids(pair_id)')
@@ -132,21 +132,21 @@ def _same_pairs(corpus, before, record):
     raise FileExistsError(f'{corpus.name}: the choice of selection {name!r} keeps {record["pairs"]:,} pairs now, '
                           f'not the {before["pairs"]:,} of {date}: {_FORCE}')
 
-# %% ../../nbs/33_selection.record.ipynb #fb23049c
+# %% ../../nbs/33_selection.record.ipynb #3de3e0ff
 def _carried_out(corpus, choice):
     "(steps with the pairs left after each, condition, ids, notes) of a choice whose measures are named in full."
     found = [('all pairs', 'true'), *steps(corpus, choice)]
-    con, where = corpus.connect(), all_of(sql for _, sql in found)
-    taken, notes = _counted(corpus, found), _lower_end_notes(corpus, choice)
-    if between_pairs := narrowings(corpus, choice):
-        with corpus.answering():
+    con, where, notes = corpus.connect(), all_of(sql for _, sql in found), _lower_end_notes(corpus, choice)
+    with corpus.answering():
+        taken, left = _counted(corpus, con, found)
+        if between_pairs := narrowings(corpus, choice):
             more, where, left = _narrowed(corpus, con, where, between_pairs)
-            ids = con.sql(f'SELECT pair_id FROM left_{len(more) - 1} ORDER BY pair_id').fetchnumpy()['pair_id']
-            notes += _quota_notes(corpus, con, choice, left)
-        taken += more
-        if choice.n: ids = np.sort(smallest([ids], choice.n, choice.seed))
-    else: ids = _chosen(corpus, where, choice.n, choice.seed)
-    if choice.n: taken.append(dict(step=f'sample of {choice.n:,}, seed {choice.seed}', pairs=len(ids)))
+            taken += more
+        ids = con.sql(f'SELECT pair_id FROM numbers WHERE {left} ORDER BY pair_id').fetchnumpy()['pair_id']
+        notes += _quota_notes(corpus, con, choice, left)
+    if choice.n:
+        ids = np.sort(smallest([ids], choice.n, choice.seed))
+        taken.append(dict(step=f'sample of {choice.n:,}, seed {choice.seed}', pairs=len(ids)))
     return taken, where, ids, notes
 
 # %% ../../nbs/33_selection.record.ipynb #cacf7890
