@@ -3,7 +3,7 @@
     python nbs/papers/calibration.py compare [keep]
         # AUC of every measure and of all together, for strength and fluency, three seeds of the folds
     python nbs/papers/calibration.py ship [keep]
-        # data/models/parabank, fitted to all rated pairs: takes lexical measures and the shipped scorer
+        # data/models/parabank, fitted to all rated pairs: lexical measures that short sentences have too, and the scorer
     python nbs/papers/calibration.py compare ship keep
         # both: the one command after the table of measures has changed
 
@@ -66,11 +66,12 @@ def compare(corpus, pairs):
 
 
 def ship(corpus, pairs, s):
-    "The calibration of the repository."
+    "The calibration of the repository: of the measures that every rated pair has, short sentences too."
+    measures = [c for c in measures_there(corpus, pairs)[0] if not corpus.summary(c)['no_value']]
     rows = read_ratings(s.resources / 'human/parabank_eval', SCALES)
     facts = dict(ratings='evaluation of ParaBank (Hu et al. 2019): human_score is strength, gm is fluency',
                  rows=len(rows), raters=int(rows.annotator.nunique()))
-    calibration = calibrate_corpus(corpus, pairs, scales=SCALES, **facts)
+    calibration = calibrate_corpus(corpus, pairs, measures, SCALES, **facts)
     folder = save_calibration(calibration, NAME, replace(s, workspace=s.shipped), force=True)
     print((folder / 'README.md').read_text())
     keep('ship', PATH, figures=calibration.figures, takes=list(calibration.takes))

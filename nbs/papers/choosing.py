@@ -6,10 +6,11 @@
         # trainings of some groups (all if none is named); figures go to nbs/papers/choosing.json
     python nbs/papers/choosing.py table KEY ...
         # backtranslation.5, .6, .7, .12 or paranmt.5: ours, the paper's, and the difference
+    python nbs/papers/choosing.py keep
+        # the figures of these tables go to where `paranmt table KEY` finds them
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`, `train/vectors` and `eval`. Every step goes on where
-it was stopped; a training that is in the file is not done again. `table` gives a table of the papers, `figures` all
-figures in the long form of results. The trainings' folders are deleted once their
+it was stopped; a training that is in the file is not done again. The trainings' folders are deleted once their
 figures are kept, since each holds an encoder."""
 import json
 import shlex
@@ -24,7 +25,8 @@ from pathlib import Path
 import pandas as pd
 
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
-from paranmt_lab.evaluation.results import MEAN, NOT_AVAILABLE, read_results, results_frame
+from paranmt_lab.evaluation.results import MEAN, NOT_AVAILABLE, read_results
+from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.fields import alter, flat
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.jobs.provenance import provenance
@@ -185,20 +187,6 @@ def key_of(group): return 'paranmt.5' if group.startswith('tenths') else KEYS.ge
 KEYS = {'random': 'backtranslation.6', 'length': 'backtranslation.6'}
 
 
-def figures():
-    "All figures in the long form of results; `run` is the key of the table they belong to."
-    rows, made = [], kept()['groups']
-    for c in by_config().to_dict('records'):
-        facts = dict(metric='pearson', system=f"{c['model']} on {c['selection']}", run=key_of(c['group']),
-                     commit=made[c['group']]['commit'])
-        for name, (task, dataset, n), protocol in (('development', DEVELOPMENT, BEST_EPOCH),
-                                                   ('test', TEST, LAST_EPOCH)):
-            value, low, high = (c[f'{name}{end}'] / 100 for end in ('', ' low', ' high'))
-            rows.append(facts | dict(task=task, dataset=dataset, n=n, protocol=f"{protocol}, {c['seeds']} seeds",
-                                     value=value, low=low, high=high))
-    return results_frame(rows)
-
-
 def tuned(groups, configs):
     "The config of some groups that STS 2017 chooses, and the same for random pairs."
     some = configs[configs.group.isin(groups)]
@@ -219,10 +207,12 @@ ROWS = {
 def shown(value, low, high): return f'{value:.1f} [{low:.1f}, {high:.1f}]' if low == low else f'{value:.1f}'
 
 
+LENGTHS_5 = (0, 10), (10, 20), (20, 30), (30, 100)
+
 def by_lengths():
     "`backtranslation.5`: a partition of the lengths, our WORD beside the paper's AVG."
     configs = by_config().set_index('selection')
-    paper = {(0, 10): 65.7, (10, 20): 65.6, (20, 30): 65.3, (30, 100): 65.0}
+    paper = dict(zip(LENGTHS_5, (65.7, 65.6, 65.3, 65.0)))
     rows = [(f'{low}-{high}', configs.loc[name_of('length', low, high)], theirs)
             for (low, high), theirs in paper.items() if name_of('length', low, high) in configs.index]
     return pd.DataFrame([dict(length=name, ours=shown(c.test, c['test low'], c['test high']), paper=theirs,
@@ -274,6 +264,42 @@ def best_tenths():
     return pd.DataFrame(rows).astype({'seeds': 'Int64', 'tenth': 'Int64'})
 
 
+def _row(dataset, config, task='STS', figure='test', protocol=LAST_EPOCH, **facts):
+    "A figure of ours as a table of the papers names it."
+    value, low, high = (config[f'{figure}{end}'] / 100 for end in ('', ' low', ' high'))
+    return dict(task=task, dataset=dataset, metric='pearson', value=value, low=low, high=high, protocol=protocol,
+                system='AVG', training='NMT', seeds=', '.join(map(str, SEEDS[:config.seeds]))) | facts
+
+
+def measured_rows(key):
+    "Our figures for one of the papers' tables, in the long form of results."
+    configs = by_config()
+    if key == 'paranmt.5':
+        best = [(name, by_tenths()[lambda t: t.measure == measure])
+                for measure, name in (('trigram_overlap', 'trigram overlap'), ('paraphrase_score', 'paraphrase score'))]
+        return [_row(name, pd.Series(dict(tenths.loc[tenths['mean'].idxmax()])).rename(
+                    {'mean': 'test', 'low': 'test low', 'high': 'test high'}), task='STS17', system='WORD', training='',
+                     protocol='the best of ten tenths, chosen on this set') for name, tenths in best if len(tenths)]
+    if key == 'backtranslation.5':
+        named = configs.set_index('selection')
+        names = {f'{low}-{high}': name_of('length', low, high) for low, high in LENGTHS_5}
+        return [_row(name, named.loc[selection]) for name, selection in names.items() if selection in named.index]
+    named = {name.replace(' score', '').replace('None (random)', 'random'): tuned(groups, configs)
+             for name, groups, _ in ROWS[key]}
+    return [_row(name if name == 'BLEU' else name.lower(), best, protocol=f'{LAST_EPOCH}; bounds chosen on STS 2017')
+            for name, best in named.items() if best is not None]
+
+
+def keep_tables():
+    "Write our figures of all tables where `paranmt table` finds them."
+    made = kept()['groups']['random']
+    for key in TABLES:
+        if rows := measured_rows(key):
+            keep_measured(key, pd.DataFrame(rows), command='python nbs/papers/choosing.py run', machine='AMD EPYC',
+                          config='WORD from GloVe on 7,500 to 24,000 pairs of wmt21-23, three epochs, '
+                                 f"made at commit {made['commit']}")
+
+
 TABLES = {'backtranslation.5': by_lengths, 'paranmt.5': best_tenths} | {key: partial(by_filter, key) for key in ROWS}
 
 
@@ -283,4 +309,5 @@ if __name__ == '__main__':
     elif what == 'run': run(words or list(GROUPS), settings())
     elif what == 'table' and words and set(words) <= set(TABLES):
         for key in words: print(key, TABLES[key]().to_string(index=False), sep='\n')
+    elif what == 'keep': keep_tables()
     else: sys.exit(__doc__)
