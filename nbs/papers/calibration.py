@@ -3,7 +3,7 @@
     python nbs/papers/calibration.py compare [keep]
         # AUC of every measure and of all together, for strength and fluency, three seeds of the folds
     python nbs/papers/calibration.py ship [keep]
-        # data/models/parabank, fitted to all rated pairs: lexical measures that short sentences have too, and the scorer
+        # data/models/parabank, fitted to all rated pairs: takes lexical measures and the shipped scorer
     python nbs/papers/calibration.py compare ship keep
         # both: the one command after the table of measures has changed
 
@@ -66,7 +66,7 @@ def compare(corpus, pairs):
 
 
 def ship(corpus, pairs, s):
-    "The calibration of the repository: of the measures that every rated pair has, short sentences too."
+    "The calibration of the repository, of the measures that every rated pair has."
     measures = [c for c in measures_there(corpus, pairs)[0] if not corpus.summary(c)['no_value']]
     rows = read_ratings(s.resources / 'human/parabank_eval', SCALES)
     facts = dict(ratings='evaluation of ParaBank (Hu et al. 2019): human_score is strength, gm is fluency',

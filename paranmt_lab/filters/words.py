@@ -50,22 +50,23 @@ def words_only(
 def repetition_slowly(
     tokens:list[str], # Tokens of a sentence
     n:int,            # 1: words of three characters or more; otherwise all n-grams of tokens
-) -> float:           # From 0 to 1; NaN where there is none
+) -> float:           # From 0 to 1; NaN without tokens
     "The definition."
+    if not tokens: return np.nan
     counted = words_slowly(tokens) if n == 1 else tokens
     grams = len(counted) - n + 1
-    return repeated_slowly(counted, n) / grams if grams > 0 else np.nan
+    return repeated_slowly(counted, n) / grams if grams > 0 else 0.
 
 # %% ../../nbs/30_filters.words.ipynb #49fad6ee
 def repetition(
     texts:Sequence[Text]|TokenColumn, # One side of each pair
     n:int=1,                          # 1: words of three characters or more; otherwise all n-grams of tokens
-) -> np.ndarray:                      # float32 [rows], from 0 to 1; NaN where there is none
+) -> np.ndarray:                      # float32 [rows], from 0 to 1; NaN without tokens
     "Share of words or n-grams that have come before in the sentence."
     side, = token_columns(texts)
-    if n == 1: side = words_only(side)
-    grams = side.lengths - n + 1
-    return np.where(grams > 0, repeated_grams(side, n) / np.maximum(grams, 1), np.nan).astype(np.float32)
+    counted = words_only(side) if n == 1 else side
+    rates = repeated_grams(counted, n) / np.maximum(counted.lengths - n + 1, 1)
+    return np.where(side.lengths > 0, rates, np.nan).astype(np.float32)
 
 # %% ../../nbs/30_filters.words.ipynb #f3c974d7
 def copied_slowly(
