@@ -14,6 +14,7 @@ from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings
 from paranmt_lab.calibration.validation import auc, auc_slowly, aucs, folds_of, out_of_fold, resampled
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.filters.scoring import score
+from paranmt_lab.filters.table import measure_of
 from paranmt_lab.models import identity_of, models_at_hand, open_model
 from paranmt_lab.settings import settings, write_json
 
@@ -39,7 +40,7 @@ def talk(lab):
 
 def by_hand(**more):
     curves = {'unigram_overlap': Curve((0., .6, 1.), (-1., .5, -3.)), SCORER: Curve((-1., 0., 1.), (-2.5, -2., 3.))}
-    takes = {'unigram_overlap': dict(version=1),
+    takes = {'unigram_overlap': dict(version=measure_of('unigram_overlap').version),
              SCORER: dict(version=1, model='encoder:paraphrase-scorer', identity=identity_of('paraphrase-scorer'))}
     return Calibration(dict(strong=Additive(curves, .3)), takes, **more)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import pandas as pd
 
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
-from paranmt_lab.evaluation.results import MEAN, NOT_AVAILABLE, read_results
+from paranmt_lab.evaluation.results import NOT_AVAILABLE, read_results
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.fields import alter, flat
 from paranmt_lab.filters.scoring import score
@@ -155,9 +155,7 @@ def run(groups, s):
 
 # What comes of it: figures in the long form, and the papers' tables
 
-DEVELOPMENT, TEST = ('STS17', 'en-en', 250), ('STS12-15', MEAN, 11_358)  # task, data set, pairs of sentences
-SEEDS_ALONE = '95 % interval of Student over the seeds; '
-BEST_EPOCH, LAST_EPOCH = SEEDS_ALONE + 'the best epoch of each', SEEDS_ALONE + 'mean of 19 sets, the last epoch'
+LAST_EPOCH = 'mean of 19 sets, the last epoch; 95 % interval of Student over the seeds'
 
 
 def by_training():
@@ -179,12 +177,6 @@ def by_config():
             row |= dict(zip((figure, f'{figure} low', f'{figure} high'), interval(some[figure])))
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def key_of(group): return 'paranmt.5' if group.startswith('tenths') else KEYS.get(group, 'backtranslation.12')
-
-
-KEYS = {'random': 'backtranslation.6', 'length': 'backtranslation.6'}
 
 
 def tuned(groups, configs):

@@ -36,7 +36,8 @@ def usable_measures(
 ) -> list[str]:    # Columns
     "Measures that a calibration may take."
     whole = [c for c in score_columns(corpus) if c != 'log_probability' and not takes_model(c, 'calibration')]
-    return [c for c in whole if c in PAIRS.names or not corpus.missing(c)]
+    there = [c for c in whole if c in PAIRS.names or not corpus.missing(c)]
+    return [c for c in there if corpus.summary(c)['low'] is not None]
 
 # %% ../../nbs/37_calibration.fitting.ipynb #12dd3f03
 def facts_of(

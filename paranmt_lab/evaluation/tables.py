@@ -172,7 +172,12 @@ TITLES = {
     'paranmt.1': 'sources of bitext: length, rare words, diversity', 'paranmt.6': 'mega-batches on STS 2017',
     'paranmt.8': 'STS by year', 'backtranslation.8': 'telling references from translations',
     'backtranslation.9': 'entropy and repetition, reference minus translation',
-    'backtranslation.10': 'correlations with the probability of being a reference'}
+    'backtranslation.10': 'correlations with the probability of being a reference',
+    'backtranslation.4': 'sources of training pairs', 'backtranslation.5': 'training on pairs of some lengths',
+    'backtranslation.6': 'random pairs against a tuned length',
+    'backtranslation.7': 'filters by quality', 'backtranslation.12': 'filters by diversity',
+    'backtranslation.13': 'more training pairs', 'paranmt.4': 'sources of back-translated pairs',
+    'paranmt.5': 'filters by tenths of a measure'}
 
 def table_list(
     folder:Path=MEASURED, # Folder of our figures
