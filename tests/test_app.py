@@ -274,7 +274,7 @@ def test_stroke_over_the_histogram(page, workspace):
 
 
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
-            'filters': {'corpus', 'show'}, 'training': {'runs', 'over', 'smooth'},
+            'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
             'sts-results': {'systems', 'paper', 'task'}, 'back-translation': {'corpus'}}

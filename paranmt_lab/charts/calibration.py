@@ -17,6 +17,7 @@ _PERCENT = alt.Axis(format='%')
 def reliability_diagram(
     table:pd.DataFrame,    # `predicted`, `observed`, `low`, `high`, `n`; a row a bin
     title:str='label 3',   # What the shares are of
+    width:int=260,         # Pixels
 ) -> alt.LayerChart:       # The chart
     "Predicted and observed shares, with intervals."
     lowest = int(10 * min(table.predicted.min(), table.low.min())) / 10
@@ -24,7 +25,7 @@ def reliability_diagram(
     ends = pd.DataFrame({'at': [lowest, 1.]})
     diagonal = alt.Chart(ends).mark_line(color=PAPER, strokeDash=[4, 3]).encode(x='at:Q', y='at:Q')
     tip = [alt.Tooltip(f'{c}:Q', format='.2f') for c in ('predicted', 'observed', 'low', 'high')] + ['n:Q']
-    base = alt.Chart(table, width=260, height=260).encode(
+    base = alt.Chart(table, width=width, height=width).encode(
         x=alt.X('predicted:Q', title=f'predicted probability of {title}', scale=whole, axis=_PERCENT))
     y = alt.Y('low:Q', title=f'observed share of {title}', scale=whole, axis=_PERCENT)
     points = base.mark_circle(color=OURS, opacity=1, size=60).encode(y='observed:Q', tooltip=tip)
@@ -49,13 +50,13 @@ def roc_chart(
     return alt.layer(chance, lines)
 
 # %% ../../nbs/60_charts.calibration.ipynb #0f7bfa7f
-def _histogram(table, x, height):
+def _histogram(table, x, width, height):
     "Ratings by bins of a measure, label 3 above the others."
     long = table.melt(['low', 'high'], ['top', 'other'], 'label', 'pairs')
     long['label'] = long.label.map({'top': 'label 3', 'other': 'other label'})
     colour = alt.Color('label:N', title=None, scale=alt.Scale(domain=['label 3', 'other label'], range=[OURS, PAPER]),
                        legend=alt.Legend(orient='bottom'))
-    return alt.Chart(long, width=260, height=height).mark_bar(opacity=.6).encode(
+    return alt.Chart(long, width=width, height=height).mark_bar(opacity=.6).encode(
         x=x, x2='high:Q', y=alt.Y('pairs:Q', title='rated pairs'), color=colour,
         tooltip=['label', alt.Tooltip('low:Q', format='.2f'), alt.Tooltip('high:Q', format='.2f'), 'pairs'])
 
@@ -63,6 +64,7 @@ def curve_over_ratings(
     curve:pd.DataFrame,   # `value`, `p` (a probability) or `effect` (added to the logit), rising
     ratings:pd.DataFrame, # `low`, `high` of bins, `top` (pairs with label 3), `other`
     measure:str,          # What the horizontal axis is called
+    width:int=260,        # Pixels
 ) -> alt.VConcatChart:    # The curve, and the ratings below it
     "A fitted curve over the ratings that it was fitted to."
     is_probability = 'p' in curve
@@ -70,9 +72,9 @@ def curve_over_ratings(
     title = 'probability of label 3' if is_probability else 'added to the logit'
     y = alt.Y('p:Q', title=title, scale=alt.Scale(domain=[0, 1]), axis=_PERCENT) if is_probability else alt.Y(
         'effect:Q', title=title)
-    line = alt.Chart(curve, width=260, height=150).mark_line(color=OURS, clip=True, point=not is_probability).encode(
+    line = alt.Chart(curve, width=width, height=150).mark_line(color=OURS, clip=True, point=not is_probability).encode(
         x=alt.X('value:Q', title=None, scale=span), y=y)
-    bars = _histogram(ratings, alt.X('low:Q', title=measure, scale=span, bin='binned'), 80)
+    bars = _histogram(ratings, alt.X('low:Q', title=measure, scale=span, bin='binned'), width, 80)
     return alt.vconcat(line, bars).resolve_scale(x='independent')
 
 # %% ../../nbs/60_charts.calibration.ipynb #46069faf
@@ -93,18 +95,19 @@ def auc_intervals(
 def calibration_charts(
     calibration,         # Opened calibration
     target:str='strong', # `strong` or `fluent`
+    width:int=260,       # Pixels of each but the ROC
 ) -> dict[str, alt.TopLevelMixin]: # `reliability`, `roc`, and each measure to its chart
     "The charts of a calibration, drawn from its own file."
     drawings, model = calibration.drawings[target], calibration.targets[target]
     title = dict(strong='strength 3', fluent='fluency 3')[target]
     roc = pd.DataFrame(drawings['roc']).assign(system=calibration.identity.get('name', 'calibration'))
     shares = pd.DataFrame(drawings['reliability'])
-    charts = dict(reliability=reliability_diagram(shares, title), roc=roc_chart(roc, title))
+    charts = dict(reliability=reliability_diagram(shares, title, width), roc=roc_chart(roc, title))
     for name, curve in model.curves.items():
         found = drawings['measures'][name]
         edges = dict(low=found['edges'][:-1], high=found['edges'][1:])
         ratings = pd.DataFrame(edges | dict(top=found['top'], other=found['other']))
         at = sorted({edges['low'][0], *curve.at, edges['high'][-1]})
         line = pd.DataFrame({'value': at, 'effect' if model.logit else 'p': curve(at)})
-        charts[name] = curve_over_ratings(line, ratings, name)
+        charts[name] = curve_over_ratings(line, ratings, name, width)
     return charts

@@ -13,6 +13,7 @@ from ..charts.filters import domain_shares, filter_histogram
 from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
+from .filters_calibration import calibrations
 from .filters_outcomes import people, save_or_send, trainings
 from paranmt_lab.pages.filters_ranges import (
     counted,
@@ -157,6 +158,7 @@ def _filters(corpus, state, measures, chosen):
     one, two = st.columns(2, gap='large')
     with one: people(filters, corpus.name, list(ranges.values()), strong)
     with two: trainings(corpus, kept, best)
+    calibrations(measures)
     _domains(filters, kept, every)
     _examples(filters, corpus, list(ranges.values()), kept)
     save_or_send(corpus, list(ranges.values()), kept)
