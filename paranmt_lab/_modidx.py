@@ -3381,6 +3381,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'paranmt_lab.pages.parts._write_address': ( 'pages.parts.html#_write_address',
                                                                                      'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.choose': ('pages.parts.html#choose', 'paranmt_lab/pages/parts.py'),
+                                         'paranmt_lab.pages.parts.choose_corpus': ( 'pages.parts.html#choose_corpus',
+                                                                                    'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.columns_of': ( 'pages.parts.html#columns_of',
                                                                                  'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.corpus_state': ( 'pages.parts.html#corpus_state',

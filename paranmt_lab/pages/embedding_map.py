@@ -19,13 +19,13 @@ from ..jobs.progress import duration
 from ..models import identity_of, models_at_hand
 from paranmt_lab.pages.parts import (
     choose,
+    choose_corpus,
     corpus_state,
     draw,
     escaped,
     in_address,
     legible,
     load_encoder,
-    measured_first,
     nothing_yet,
     number,
     one_of,
@@ -34,7 +34,6 @@ from paranmt_lab.pages.parts import (
     page_view,
     pair_table,
     source_line,
-    warn_of_problems,
 )
 from ..projection import ENCODING, PLACES, SIDES, has_map, map_corpus
 from ..settings import settings
@@ -182,9 +181,7 @@ def page():
     "The page of the embedding map."
     s = settings()
     st.title('Embedding map')
-    corpus = open_corpus(
-        str(s.corpora / choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')))
-    warn_of_problems(corpus)
+    corpus = choose_corpus(s)
     at_hand = list(models_at_hand(s, 'Encoder'))
     if not at_hand: nothing_yet('There is no encoder in this workspace to look through.', 'paranmt train --help')
     encoder, colour, sides, n, seed = _choices(corpus, at_hand)

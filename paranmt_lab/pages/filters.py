@@ -26,22 +26,19 @@ from paranmt_lab.pages.filters_ranges import (
     write_filter,
 )
 from paranmt_lab.pages.parts import (
-    choose,
+    choose_corpus,
     corpus_state,
     draw,
     escaped,
     in_address,
-    measured_first,
     nothing_yet,
     number,
     one_of,
-    open_corpus,
     page_part,
     page_view,
     pair_table,
     some_of,
     source_line,
-    warn_of_problems,
 )
 from ..settings import settings
 
@@ -140,6 +137,12 @@ def _default_measures(measures):
     "Measures that are shown at first: scores by encoders, then those of the table, in their order."
     return encoder_first(measures)[:6]
 
+def _in_words(r):
+    "A range for people."
+    above = '' if r.low is None else f' above {r.low:g}'
+    return f"{r.measure}{above}{'' if r.high is None else f' up to {r.high:g}'}"
+
+# %% ../../nbs/62_pages.filters.ipynb #bbb23a21
 @page_part
 def _filters(corpus, state, measures, chosen):
     "Everything below the choice of measures."
@@ -163,23 +166,17 @@ def _filters(corpus, state, measures, chosen):
     _examples(filters, corpus, list(ranges.values()), kept)
     save_or_send(corpus, list(ranges.values()), kept)
 
-def _in_words(r):
-    "A range for people."
-    above = '' if r.low is None else f' above {r.low:g}'
-    return f"{r.measure}{above}{'' if r.high is None else f' up to {r.high:g}'}"
-
+# %% ../../nbs/62_pages.filters.ipynb #5b758626
 @page_view
 def page():
     "The page of filters."
     s = settings()
     st.title('Filters')
-    name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')
-    corpus = open_corpus(str(s.corpora / name))
-    warn_of_problems(corpus)
+    corpus = choose_corpus(s)
     state = corpus_state(corpus)
     every = score_columns(corpus)
     st.caption(source_line(corpus))
-    if not every: nothing_yet(f'**{escaped(name)}** has no measures yet.', f'paranmt score {name}')
+    if not every: nothing_yet(f'**{escaped(corpus.name)}** has no measures yet.', f'paranmt score {corpus.name}')
     in_address('show', _default_measures(every), some_of(every, 'measure', MOST))
     measures = st.sidebar.multiselect('Measures', every, key='show', max_selections=MOST)
     chosen = in_address('filter', [], read_filters(every), write_filter)

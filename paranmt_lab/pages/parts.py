@@ -6,7 +6,7 @@
 __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'plain',
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'choose', 'measured_first', 'corpus_state', 'source_line', 'open_corpus',
-           'warn_of_problems', 'soon', 'load_encoder', 'draw', 'columns_of', 'pair_table']
+           'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -38,7 +38,6 @@ from ..visible import ESCAPES, visible
 
 # %% ../../nbs/62_pages.parts.ipynb #e4c881a4
 LONGEST = 2000 # Characters of a text that a table shows
-
 
 # %% ../../nbs/62_pages.parts.ipynb #d8ec1a8c
 def legible(
@@ -362,6 +361,16 @@ def warn_of_problems(
     _book()['warned'] += first
     text = f"**{escaped(corpus.name)}** is incomplete or damaged: {' · '.join(map(escaped, first))}{more}"
     st.warning(text, icon=':material/warning:')
+
+# %% ../../nbs/62_pages.parts.ipynb #9c650753
+def choose_corpus(
+    s:Settings, # Settings
+) -> Corpus:    # The corpus, which stays open
+    "The corpus of a page, chosen in the sidebar; a warning where it is not whole."
+    name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')
+    corpus = open_corpus(str(s.corpora / name))
+    warn_of_problems(corpus)
+    return corpus
 
 # %% ../../nbs/62_pages.parts.ipynb #a180cff7
 KEPT = 32 # Answers that are kept

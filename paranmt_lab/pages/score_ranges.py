@@ -16,12 +16,12 @@ from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure, takes_model
 from paranmt_lab.pages.parts import (
     choose,
+    choose_corpus,
     corpus_state,
     draw,
     escaped,
     in_address,
     legible,
-    measured_first,
     nothing_yet,
     number,
     one_of,
@@ -30,7 +30,6 @@ from paranmt_lab.pages.parts import (
     page_view,
     pair_table,
     source_line,
-    warn_of_problems,
 )
 from ..selection import PAPER_3, PAPER_RANGES, range_table
 from ..settings import settings
@@ -264,9 +263,7 @@ def page():
     "The page of score ranges."
     s = settings()
     st.title('Score ranges')
-    name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')
-    corpus = open_corpus(str(s.corpora / name))
-    warn_of_problems(corpus)
+    corpus = choose_corpus(s)
     state = corpus_state(corpus)
     measures = encoder_first(score_columns(corpus))
     domains = ['', *_domains(str(corpus.folder), state)]
