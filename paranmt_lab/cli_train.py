@@ -17,7 +17,7 @@ from .training.config import TrainConfig, train_config
 from .translate.config import NmtConfig
 
 # %% ../nbs/70_cli_train.ipynb #8a606e06
-PANELS = { # of the help for a translation model; a field in none of them stands under "Options"
+PANELS = { # of the help for a translation model; a field in none of them is listed under "Options"
     'Pairs': 'first second source_lang held_out weights development max_words',
     'Model': 'pieces segmenter joint dim feed_forward heads encoder_layers decoder_layers',
     'Loss and optimiser': 'learning_rate steps warmup cooldown average clip dropout label_smoothing '

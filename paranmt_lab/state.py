@@ -36,7 +36,7 @@ def _progress(corpus, stage, facts):
 
 # %% ../nbs/05_state.ipynb #4055ff0d
 class State(NamedTuple):
-    "What a corpus is fit for."
+    "Uses for which a corpus is complete enough."
     status: str           # empty, running, stopped, failed, damaged or finished
     notes: list[str]      # One sentence for each thing that is wrong, with what to do
 

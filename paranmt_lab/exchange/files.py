@@ -131,7 +131,7 @@ def dataset_card(
     corpus:Corpus,       # Corpus
     columns:list[str],   # What is exported
 ) -> str:                # Markdown, without the front
-    "What a reader of the data has to know, from the manifests."
+    "Facts for readers of the data, from the manifests."
     sql = 'SELECT corpus AS domain, count(*) AS pairs FROM pairs GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 50'
     domains = corpus.query(sql)
     rows = '\n'.join(f'| {_cell(r.domain)} | {r.pairs:,} |' for r in domains.itertuples())
@@ -151,7 +151,7 @@ _ABOUT = dict(pair_id='number of the pair, shard times 1,000,000,000 plus row',
               flags='what was unusual about source or translation')
 
 def _about(column):
-    "What a column holds: of the pairs as above, of a measure as the table of measures has it."
+    "Content of a column: of the pairs as above, of a measure as in the table of measures."
     measure = known_measure(column)
     return _ABOUT.get(column) or (measure.about if measure else 'a measure of the pair')
 

@@ -100,7 +100,7 @@ class LanguageModel:
 _AGAIN = 'train the model again, with --force'
 
 def _facts(folder):
-    "What a model says of itself."
+    "Facts about a model, from its files."
     if lacking := [name for name in FILES if not (folder / name).is_file()]:
         raise FileNotFoundError(f'{folder} is no language model: there is no {lacking[0]}; make one with '
                                 '`paranmt judge train-lm CORPUS NAME`')
@@ -112,7 +112,7 @@ def _seen(path):
     except (ValueError, EOFError, TypeError) as e: raise ValueError(f'{path} cannot be read ({e}); {_AGAIN}') from None
 
 def _identity(folder, facts):
-    "What decides the perplexities."
+    "Everything that decides the perplexities."
     return dict(name=folder.resolve().name, checksum=checksum(folder / 'lm.arpa'), kind='lm', order=facts['order'],
                 tokens=facts['tokens'])
 
@@ -127,7 +127,7 @@ def lm_identity(
     name:str,   # `lm:NAME` or `lm:PATH`
     s:Settings, # Settings
 ) -> dict:      # Name, kind, order, tokens and the checksum of its n-grams
-    "What a manifest says about a language model."
+    "Identity of a language model, for manifests."
     folder = find_model(split_name(name)[1], s)
     return _identity(folder, _facts(folder))
 

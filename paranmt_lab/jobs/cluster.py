@@ -80,7 +80,7 @@ def places(
 
 # %% ../../nbs/04_jobs.cluster.ipynb #f82e63ae
 class _Worker:
-    "What an actor is."
+    "The class of an actor."
     def __init__(self, start, args): self.error = error_of(start, args)
     def work(self,
         f:Callable, # Function of a task

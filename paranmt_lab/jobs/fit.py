@@ -28,7 +28,7 @@ class Position:
     step:int=0   # Optimiser steps done
     done:int=0   # Units of work done, as its plan counts them
     epoch:int=0  # Epochs done
-    batch:int=0  # Batches done of the epoch at hand
+    batch:int=0  # Batches done of the current epoch
 
 class Figures(NamedTuple):
     "The figures of one optimiser step."
@@ -40,7 +40,7 @@ class Learner(Protocol):
     "Anything that learns."
     at:Position # Where its training is
 
-    def batches(self) -> Sequence: # All batches of the epoch at hand
+    def batches(self) -> Sequence: # All batches of the current epoch
         "The work of an epoch, in order; the same whenever it is asked for."
     def step(self,
         batch:Any, # One of `batches`
@@ -111,7 +111,7 @@ class Training:
 def work(self:Training,
     stop:Callable[[], bool], # Asked after each batch
 ):
-    "Train to the end of the plan, or until somebody asks to stop."
+    "Train to the end of the plan, or until a request to stop."
     while not self.over and not self.stopped:
         batches = self.learner.batches()
         for batch in batches[self.at.batch:]:
