@@ -24,7 +24,7 @@ def judge_train_classifier(
     name:str, # Name of the run and of the model
     **options, # Fields of the configuration
 ):
-    "Train a classifier of references and translations; killed or stopped, it goes on when given again."
+    "Train a classifier of references and translations; if it is killed or stopped, the same command resumes it."
     from paranmt_lab.classifier.training import ship_classifier, train_classifier
     s, config = settings(), build(ClassifierConfig, name=name, corpus=corpus, **options)
     open_corpus(corpus, s)

@@ -39,7 +39,7 @@ def _corpus_row(name, s):
     except (ValueError, OSError) as e: return None, [str(e)]
 
 def _unfinished_jobs(s):
-    "Rows about jobs that can go on."
+    "Rows about jobs that can be resumed."
     from paranmt_lab.jobs.progress import PLACES, UNFINISHED, describe_progress, read_progress, resume_command
     folders = sorted({file.parent for pattern in PLACES.values() for file in s.workspace.glob(pattern)})
     found = [(folder, read_progress(folder) or {}) for folder in folders]
@@ -66,7 +66,7 @@ def list_():
             for r in list_runs(s.runs)]
     show_table(runs, f'Runs in {s.runs}', columns=['run', 'model', 'corpus', 'state'])
     for name, why in unreadable_runs(s.runs).items(): show_note(f'{name} cannot be read: {why}', 'yellow')
-    for job in _unfinished_jobs(s): show_note(f"{job['job']}: {job['state']}; to go on: {job['command']}", 'yellow')
+    for job in _unfinished_jobs(s): show_note(f"{job['job']}: {job['state']}; to resume: {job['command']}", 'yellow')
     models = [p for folder in (s.models, s.shipped / 'models') for p in sorted(folder.glob('[!.]*')) if p.is_dir()]
     sizes = {p: sum(f.stat().st_size for f in p.rglob('*')) / 2**20 for p in models}
     rows = [dict(model=p.name, MiB=size, where=str(p.parent)) for p, size in sizes.items()]

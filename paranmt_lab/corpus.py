@@ -116,8 +116,8 @@ class Corpus:
 def create(cls:Corpus,
     name:str,              # Name of the corpus
     s:Settings|None=None,  # Settings; None reads them
-) -> Corpus:               # The corpus, empty or, when a stage goes on, as far as it is
-    "Make the folder of a corpus, or go on with it when it is there: a shard once written cannot be overwritten anyway."
+) -> Corpus:               # The corpus: empty, or as far as a stopped stage left it
+    "Make the folder of a corpus, or open the one that is there: a written shard cannot be overwritten anyway."
     folder = inside((s or settings()).corpora, safe_name(name, 'corpus'))
     (folder / 'pairs').mkdir(parents=True, exist_ok=True)
     return cls(folder)

@@ -152,7 +152,7 @@ def safe_name(
     name:str,           # Name that a person gave
     what:str='corpus',  # What it names, for the message
 ) -> str:               # The same name
-    "Refuse whatever is not a plain name: letters, digits and `. _ - + , @`, at most 100, not starting with a dot."
+    "Refuse all but plain names: letters, digits and `. _ - + , @`, at most 100, not starting with a dot."
     if not re.fullmatch(r'[\w+,@-][\w.+,@-]{0,99}', str(name)):
         raise ValueError(f'{str(name)[:60]!r} cannot name a {what}: '
                          'use letters, digits and . _ - + , @ (at most 100, no leading dot)')
@@ -180,7 +180,7 @@ def _machine():
 MACHINE = _machine()
 
 def temporary_beside(
-    path:Path,       # File or folder that is to be made
+    path:Path,       # File or folder to make
     end:str='part',  # What the name ends with
 ) -> Path:           # Where to make it until it is whole
     "A name beside a file that tells which process writes it, so that `remove_leftovers` knows when that one is gone."

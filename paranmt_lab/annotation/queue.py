@@ -50,7 +50,7 @@ REPEATED_ITEMS = f"""FROM places p JOIN assignments o
 _EARLIER_ACT = 'SELECT event FROM acts WHERE campaign = :c AND annotator = :a ORDER BY event DESC LIMIT 1 OFFSET :k'
 
 def _repeated_item(turn):
-    "An item that this person has rated and that is to be repeated, or None."
+    "An item that this person has rated and must rate again, or None."
     if turn.plan.repeats: return turn.ask(f'SELECT p.item {REPEATED_ITEMS} ORDER BY o.event, p.item LIMIT 1').scalar()
 
 # %% ../../nbs/34_annotation.queue.ipynb #895a564f

@@ -499,7 +499,7 @@ def moment(
 def backup(self:EventLog,
     path:Path, # File to write; one that exists is not overwritten
 ) -> Path:     # The file
-    "A copy of the database as it is now, while work goes on."
+    "A copy of the database as it is now, during work."
     if self.server: raise ValueError(f'{self.name}: make a backup of a server with pg_dump')
     if Path(path).exists(): raise FileExistsError(f'{path} is there already: name a new file')
     with self._explaining(), closing(_patiently(lambda: _open(self.path))) as db:

@@ -367,7 +367,7 @@ def _clear(corpus):
 # %% ../../nbs/20_bitext.importing.ipynb #f0c8b634
 def already_done(
     corpus:Corpus, # The corpus, perhaps with something in it
-    plan:dict,     # What is to be imported
+    plan:dict,     # The import that was asked for
 ) -> bool:         # Whether that is there already
     "Decide by the table above; afterwards the folder is empty or done."
     found = corpus.manifest('import')
@@ -474,7 +474,7 @@ def import_bitext(
     limit:int|None=None,                    # Most pairs; None takes all
     measures:dict[str, str|int]|None=None,  # Measure to the column of numbers it is read from
 ) -> Corpus:
-    "Import files of pairs as a corpus; done already, it does nothing but write shards that were lost."
+    "Import files of pairs as a corpus; if it is done already, only lost shards are written."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}: expected at least one pair')
     readings = plan_reading(paths, format)
     check_measures(measures or (), readings)

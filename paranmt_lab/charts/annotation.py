@@ -52,7 +52,7 @@ def confusion_square(
 def drift_lines(
     drift:pd.DataFrame,  # A row per person and block: `annotator`, `time`, `offset`, `error`, `n`, `agreement`
 ) -> alt.LayerChart:     # The chart
-    "Who labels higher or lower than others, over time."
+    "Raters who label higher or lower than others, over time."
     frame = drift.dropna(subset='offset')
     frame = frame.assign(low=frame.offset - 2 * frame.error, high=frame.offset + 2 * frame.error)
     tip = ['annotator', 'time:T', alt.Tooltip('n:Q', title='ratings'), alt.Tooltip('offset:Q', format='+.2f'),

@@ -257,7 +257,7 @@ def hand_on(
     h,       # State of sentence i
     i,       # Its number, by falling length
     mask_nh, # Dropout mask, or no rows
-    next_nh, # Inputs of the next step, for the sentences that go on
+    next_nh, # Inputs of the next step, for the sentences that continue
 ):
     "Lay a state down for the next step."
     if i >= len(next_nh): return
@@ -383,7 +383,7 @@ def _lstm_row_back(g, c, old, peep_ph, dh, dc, dg, d_peep_ph):
 def collect(
     i,       # Number of a sentence, by falling length
     d_h,     # Gradient of its state from the sentence's vector
-    next_nh, # Gradient of the next step's inputs, for the sentences that went on
+    next_nh, # Gradient of the next step's inputs, for the sentences that continued
     mask_nh, # Dropout mask, or no rows
     dh,      # Row to write into
 ):

@@ -30,7 +30,7 @@ def _filled(corpus):
 
 # %% ../../nbs/36_exchange.files.ipynb #e81d8b18
 def _exported(corpus, path, columns, force):
-    "Schema of what is to be written, after all that can be checked before."
+    "Schema of the file, after all checks that are possible before writing."
     check_overwrite(path, force)
     if not corpus.rows: raise ValueError(f'corpus {corpus.name!r} is empty: there is nothing to export')
     plain = lambda t: pa.string() if pa.types.is_dictionary(t) else t

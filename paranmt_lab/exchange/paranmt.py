@@ -80,7 +80,7 @@ def export_tsv(
     return dict(column=column, written=written, left_out=corpus.rows - written)
 
 # %% ../../nbs/36_exchange.paranmt.ipynb #e18523c9
-ROUNDED = 1e-4 # How far outside the range of its measure a score may lie, for want of digits
+ROUNDED = 1e-4 # How far outside the range of its measure a score may lie, for lack of digits
 
 def _score_fault(text, column):
     "Reason why a text is no value of a score, or an empty one."

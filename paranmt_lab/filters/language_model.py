@@ -82,7 +82,7 @@ class LanguageModel:
         return self.module.score(word_of(' '.join(tokens)))
 
     def training_note(self,
-        corpus,   # Corpus that is to be scored
+        corpus,   # Corpus to score
     ) -> str:     # A sentence; empty where the model knows none of its references
         "Say how many pairs of a corpus the model must not be asked about."
         seen = 0

@@ -81,7 +81,7 @@ def _taken_column(argument, model):
 
 # %% ../../nbs/32_filters.scoring.ipynb #c59833b8
 def columns_to_read(
-    names:Iterable[str],          # Columns of measures that are to be computed
+    names:Iterable[str],          # Columns of measures to compute
     there:Callable[[str], bool],  # Whether the column of a measure is there
     models:dict|None=None,        # Kind to opened model; None: none is open
 ) -> list[str]:                   # Columns of the pairs and of measures, each once

@@ -134,7 +134,7 @@ def fit(
     show:bool|None=None,               # Draw the progress bar; None: on a terminal
     stop:Callable[[], bool]=lambda: False, # Asked after each batch, beside Ctrl-C and the file `stop`
 ) -> Training:                         # The training, `over` unless it was stopped
-    "Train a learner, or go on training it; a training that is over marks its run as finished."
+    "Train a learner, or resume its training; when it ends, its run is marked as finished."
     keep_freed_memory()
     training = Training(learner, run, plan, processes or Processes())
     training.restore()
@@ -190,7 +190,7 @@ def log(self:Training,
 def evaluate(self:Training,
     counts:bool=True, # Whether it decides anything; else it is only logged
 ):
-    "Measure the learner, and save the model that is to be kept."
+    "Measure the learner, and save the model to keep."
     began, first = time.time(), self.processes.first
     line = {} if self.plan.log_every else self.line()
     figures = self.learner.evaluate() if first else {}

@@ -180,7 +180,7 @@ def read_progress(
     return p | (dict(status='silent') if silent else {})
 
 # %% ../../nbs/04_jobs.progress.ipynb #da2cee04
-UNFINISHED = ('stopped', 'silent', 'failed') # States of a job that can go on
+UNFINISHED = ('stopped', 'silent', 'failed') # States of a job that can be resumed
 # Where jobs of a workspace report
 PLACES = {'run': 'runs/*/progress.json', 'corpus': 'corpora/*/progress.json', 'model': 'models/*/progress.json'}
 

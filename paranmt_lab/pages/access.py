@@ -92,7 +92,7 @@ def _typed_name():
     with st.sidebar.form('who'):
         st.text_input('Your name', key='typed_name', max_chars=100,
                       help='Your ratings are kept under it. '
-                      'The same name on another machine goes on at the same place.')
+                      'The same name on another machine continues at the same place.')
         st.form_submit_button('Start', icon=':material/play_arrow:', type='primary', on_click=_start)
     return name
 

@@ -409,7 +409,7 @@ def soon(
 @st.cache_resource(max_entries=3, show_spinner='Loading the encoder')
 def load_encoder(
     name:str,  # Name of an encoder
-    stamp:str, # Checksum of its identity: a run that goes on writes its encoder again
+    stamp:str, # Checksum of its identity: a run that resumes writes its encoder again
 ) -> Encoder:  # The encoder
     "An encoder that stays in memory; three at most."
     return open_model(name, settings(), 'Encoder')

@@ -144,7 +144,7 @@ def _read(folder, stamp):
 
 # %% ../../nbs/62_pages.training.ipynb #7f6be396
 def _metrics(runs):
-    "Metrics of the chosen runs, one below the other, and who has torn lines."
+    "Metrics of the chosen runs, one below the other, and the runs with torn lines."
     found = {}
     for run in runs:
         path = run.folder / 'metrics.jsonl'

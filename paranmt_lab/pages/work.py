@@ -33,7 +33,7 @@ def at_work(
 FIGURES = { # Further figures of a report, and their wording
     'loss': 'loss {:.3f}', 'pieces_per_second': '{:,.0f} target tokens a second',
     'times_paper': '{:,.1f} times the paper’s rate with a full-sized model',
-    'batches_halved': '{:,.0f} batches halved for want of memory'}
+    'batches_halved': '{:,.0f} batches halved for lack of memory'}
 
 def _number(p, key):
     "A figure of a report; None where it is no number that a job can have counted."
@@ -59,7 +59,7 @@ SURE = 20 # Seconds within which the second click has to come
 
 def _ask(name, when): st.session_state[f'sure_{name}'] = when
 
-SAFE = 'It leaves at its next safe place with all that is done kept; the same command goes on from there.'
+SAFE = 'It stops at its next safe place and keeps all finished work; the same command resumes it.'
 
 def stop_button(
     folder:Path, # Folder of the work
@@ -91,7 +91,7 @@ def show_unfinished(
     folders:list[Path], # Folders of jobs
     root:Path,          # Folder that their names begin below
 ):
-    "Jobs that can go on, each with the command that continues it."
+    "Jobs that can be resumed, each with its command."
     for folder in folders:
         p = read_progress(folder) or {}
         if p.get('status') not in (*UNFINISHED, 'unreadable'): continue
@@ -101,7 +101,7 @@ def show_unfinished(
         if p['status'] == 'stopped': st.info(text, icon=':material/pause_circle:')
         else: st.warning(text, icon=':material/warning:')
         if command := resume_command(folder): st.code(command, language='bash')
-        elif p['status'] != 'unreadable': st.caption('The same call goes on where it stopped.')
+        elif p['status'] != 'unreadable': st.caption('The same call resumes it.')
 
 # %% ../../nbs/62_pages.work.ipynb #3551adaf
 @st.fragment(run_every=2)

@@ -66,7 +66,7 @@ def pairs_of_shard(
 # %% ../../nbs/22_translate.driver.ipynb #1ae18f89
 def translate_corpus(
     bitext:Corpus,           # Corpus with sources and references
-    name:str,                # Name of the corpus of pairs to make, or to go on with
+    name:str,                # Name of the corpus of pairs to make, or to resume
     engine:str|Translator,   # String that names an engine, or an engine
     s:Settings|None=None,    # Settings: how many worker processes, on what device; None reads them
     decoding:Decoding=Decoding(), # How hypotheses are looked for, and how many are kept
@@ -74,7 +74,7 @@ def translate_corpus(
     cluster:str='',          # `ray` spreads the parts over a cluster; nothing stays on this machine
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> Corpus:                 # The corpus of pairs; incomplete after a request to stop
-    "Back-translate a bitext, or go on with it."
+    "Back-translate a bitext, or resume it."
     s = s or settings()
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     key = engine if isinstance(engine, str) else ''

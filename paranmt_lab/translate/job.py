@@ -71,7 +71,7 @@ def _begin(target, job, damaged):
 # %% ../../nbs/22_translate.job.ipynb #04e17f59
 def claim(
     target:Corpus,       # Corpus to fill
-    job:Job,             # What is to be done, with the shards that can be read
+    job:Job,             # The request, with the shards that can be read
     damaged:dict[int, str], # Shards that cannot be read, and why
 ) -> dict:               # Manifest of the stage
     "Write the job into the manifest, or check that the one there is the same."

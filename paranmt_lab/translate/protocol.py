@@ -117,7 +117,7 @@ class Translator(Protocol):
 # %% ../../nbs/12_translate.protocol.ipynb #c0ff118a
 def refuse_lacking(
     engine:Translator, # Engine
-    decoding:Decoding, # How hypotheses are to be looked for
+    decoding:Decoding, # Way of decoding
 ):
     "An honest error where an engine lacks a way of decoding."
     if decoding.method not in engine.methods:

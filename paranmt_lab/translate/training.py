@@ -319,7 +319,7 @@ def train_nmt(
     s:Settings|None=None,    # Settings; None reads them
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> Run:                    # The run, finished unless it was stopped
-    "Train, or go on training, a translation model."
+    "Train a translation model, or resume its training."
     s = s or settings()
     processes = Processes(device_of(s))
     with ExitStack() as held:
