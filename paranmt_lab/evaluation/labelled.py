@@ -8,7 +8,6 @@ __all__ = ['COLUMNS', 'GRADES', 'LabelledFileError', 'read_yes_or_no', 'read_tur
 # %% ../../nbs/42_evaluation.labelled.ipynb #b6e0f575
 import bz2
 import re
-
 from itertools import islice
 from pathlib import Path
 
