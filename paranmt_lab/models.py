@@ -142,6 +142,8 @@ KINDS = {
                example='lm:references', marks=('lm.json', 'lm.arpa'), extra='judge'),
     'language': Kind(('LanguageIdentifier',), 'filters.language:open_identifier', example='language:py3langid',
                      extra='judge'),
+    'counts': Kind(('CountSource',), 'statistics.idf:open_count_source', 'statistics.idf:count_source_identity',
+                   example='counts:wordfreq', extra='statistics'),
     'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
                         identity='calibration.model:calibration_identity', example='calibration:parabank',
                         marks=('calibration.json',)),
