@@ -19,14 +19,14 @@ from paranmt_lab.evaluation.results import (
     record_results,
     results_frame,
 )
-from paranmt_lab.evaluation.sts import SETS, YEARLY, sts_sets, yearly_means
+from paranmt_lab.evaluation.sts import SETS, YEARLY, of_datasets, sts_sets, yearly_means
 from paranmt_lab.evaluation.tasks import BASELINES, Baseline, evaluate
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.settings import settings
 
 SIZES = {'STS12': [750, 750, 459, 750, 399], 'STS13': [750, 561, 189, 750], 'STS14': [450, 300, 750, 750, 750, 750],
          'STS15': [375, 750, 375, 750, 750], 'STS16': [254, 249, 230, 244, 209], 'STS17': [250],
-         'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927]}
+         'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927], 'PIT-2015': [4727, 972]}
 OVERLAP = BASELINES['token-overlap']
 
 
@@ -135,7 +135,7 @@ def test_a_year_is_the_plain_mean_of_its_sets(everything):
     assert (results.status == 'ok').all() and results.task.drop_duplicates().tolist() == list(SETS)
     means = yearly_means(results).set_index('task').value
     assert list(means.index) == YEARLY
-    for task, rows in pearsons(results[results.task.isin(YEARLY)]).groupby('task'):
+    for task, rows in of_datasets(pearsons(results[results.task.isin(YEARLY)])).groupby('task'):
         assert means[task] == pytest.approx(rows.value.mean())
     side = side_by_side(compare_results({'length': results}))
     assert side['2013'].notna()[0] and side['2013 without SMT'].isna().all()
@@ -181,8 +181,8 @@ def test_results_of_an_earlier_version_are_read_shown_and_merged(everything, tmp
     run = Run.create(tmp_path / 'runs', 'x', {})
     path = run.folder / 'results.parquet'
     new = record_results(run, 'x', measure(token_overlap, everything, graded=settings().sample / 'graded.tsv'))
-    stored = read_results(path)
-    in_the_earlier_form(new).to_parquet(path)
+    stored = of_datasets(read_results(path)).assign(low=np.nan, high=np.nan).reset_index(drop=True)
+    in_the_earlier_form(of_datasets(new)).to_parquet(path)
     old = read_results(path)
     pd.testing.assert_frame_equal(old, stored)
     pd.testing.assert_frame_equal(side_by_side(compare_results({'x': old})), side_by_side(compare_results({'x': new})))
