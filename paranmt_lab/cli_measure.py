@@ -155,12 +155,16 @@ def _protocols_table(results):
     "Print a row a system and year, a column a protocol."
     import pandas as pd
 
-    from paranmt_lab.evaluation.sts import protocol_table
+    from paranmt_lab.evaluation.sts import mean_of_2017, protocol_table
     tables = [protocol_table(frame).assign(system=name) for name, frame in results.items()]
     table = pd.concat(tables, ignore_index=True).sort_values('task', kind='stable')
     first = ['task', 'system']
     show_table(table[first + [c for c in table if c not in first]],
                "A year's figure by protocol, Pearson's r x 100 but for the last; only ParaNMT's 2013 has SMT")
+    for name, frame in results.items():
+        mean = mean_of_2017(frame)
+        figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else f"not available, {mean['status']}"
+        show_note(f'The mean over the 22 sets of backtranslation, {name}: {figure}.')
 
 def _reasons(results):
     "Print why tasks were not possible."

@@ -269,3 +269,44 @@ def test_a_task_with_a_metric_of_its_own_has_a_table_of_its_own(capsys):
         said = ' '.join(capsys.readouterr().out.split())
         assert 'STS17' in said and '80.0' in said and ('auc' in said) == (n > 1)
         assert all(title in said for title in titles)
+
+
+def run_evaluate(line, resources, tmp_path, monkeypatch):
+    "The command `paranmt evaluate` in a workspace of its own."
+    from typer.testing import CliRunner
+
+    from paranmt_lab.cli_measure import measure_app
+    for name, folder in (('WORKSPACE', tmp_path / 'lab'), ('RESOURCES', resources)):
+        monkeypatch.setenv(f'PARANMT_{name}', str(folder))
+    monkeypatch.setenv('COLUMNS', '200')
+    return CliRunner().invoke(measure_app, ['evaluate', *line.split()])
+
+
+def test_a_suite_of_several_systems_goes_to_the_screen_and_into_a_file(everything, tmp_path, monkeypatch):
+    file, shown = tmp_path / 'f.csv', '--datasets --spearman --protocols'
+    line = f'token-overlap organisers-overlap --suite sts {shown} --output {file}'
+    done = run_evaluate(line, everything, tmp_path, monkeypatch)
+    assert done.exit_code == 0, done.exception
+    assert pd.read_csv(file).groupby('system').task.nunique().tolist() == [10, 10]
+    said = ' '.join(done.stdout.split())
+    for part in ("Spearman's rho x 100", 'with 95 % intervals', 'SentEval, by size', 'MTEB', 'PIT-2015', 'f.csv'):
+        assert part in said, part
+    assert 'Contamination' not in said  # a baseline was not trained
+
+
+@pytest.mark.parametrize('line, expected', [
+    ('token-overlap --suite sst', 'known are sts'), ('token-overlap --output f.xlsx', 'ends in .json'),
+    ('token-overlap --tasks STS12,STS2012', 'unknown tasks'), ('no-such-system --tasks STS12', 'no model')])
+def test_a_mistake_is_answered_before_anything_is_measured(everything, tmp_path, monkeypatch, line, expected):
+    done = run_evaluate(line, everything, tmp_path, monkeypatch)
+    assert done.exit_code == 1 and expected in str(done.exception)
+    assert not (tmp_path / 'lab/runs').exists()
+
+
+def test_a_row_of_the_table_may_name_its_function_by_its_place():
+    from paranmt_lab.evaluation.tasks import GROUPS, SUITES, TASKS, Imported, Task, choose_tasks
+    named = Task('named', 'detection', ('similarity',), 'evaluation.graded.token_overlap')
+    assert isinstance(named.run, Imported) and named.run(['a b'], ['a b']).tolist() == pytest.approx([1])
+    with pytest.raises(ModuleNotFoundError): Task('x', 'detection', (), 'evaluation.nowhere.f').run(None, None)
+    assert {group for groups in SUITES.values() for group in groups} == set(GROUPS)
+    assert {task.name for task in choose_tasks(suites=['all'])} == set(TASKS)

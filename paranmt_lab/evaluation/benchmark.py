@@ -18,6 +18,11 @@ from ..settings import Settings
 CAPTIONS = 'main-captions'  # genre of captions
 PARTS = 'captions', 'no captions'
 
+def _has_genres(path):
+    "Whether there is a file with a column of genres; a file of three columns has none."
+    if not path.is_file(): return False
+    with path.open(encoding='utf-8') as file: return 'genre' in file.readline().rstrip('\r\n').split('\t')
+
 def _of_part(pairs, part):
     "The captions among some pairs, or the others."
     if pairs is None or not part: return pairs
@@ -30,7 +35,7 @@ def measure_captions(
     "Measure a similarity on captions and on the rest."
     sets, rows = sts_sets(s.resources, ['STS-B']).set_index('dataset').path, []
     for split in ('dev', 'test'):
-        rated = rate_pairs(system.similarity, sets[split], ['genre'])
+        rated = rate_pairs(system.similarity, sets[split], ['genre']) if _has_genres(sets[split]) else None
         for part in PARTS:
             measured = measure_pairs(_of_part(rated, part), f'STS-B {split} {part}')
             rows += result_rows(measured, task='STS-B captions', dataset=f'{split} {part}', protocol=ONE_DATASET)
@@ -113,7 +118,7 @@ def measure_supervised(
 ) -> list[dict]:    # Rows of results: test and development set, all pairs, captions, and the rest
     "Measure a regression on a system's vectors."
     paths = sts_sets(s.resources, ['STS-B']).set_index('dataset').path
-    sets = {name: read_graded(path, ['genre']) if path.is_file() else None for name, path in paths.items()}
+    sets = {name: read_graded(path, ['genre']) if _has_genres(path) else None for name, path in paths.items()}
     rows = []
     for part in ('', *PARTS):
         train, dev, test = (_of_part(sets[name], part) for name in ('train', 'dev', 'test'))
