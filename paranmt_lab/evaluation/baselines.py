@@ -47,7 +47,7 @@ def meteor(
     try:
         from nltk.stem.porter import PorterStemmer
         from nltk.translate.meteor_score import single_meteor_score
-    except ModuleNotFoundError: raise ValueError("METEOR needs NLTK: pip install 'paranmt-lab[measure]'") from None
+    except ModuleNotFoundError: raise ValueError("METEOR needs NLTK: pip install 'paranmt-lab[evaluate]'") from None
     stems = PorterStemmer()
     stems.stem = lru_cache(None)(stems.stem)
     options = dict(preprocess=str, stemmer=stems, wordnet=_NoSynonyms)
