@@ -18,6 +18,7 @@ import pandas as pd
 from .graded import measure_graded, token_overlap
 from .results import record_results, results_frame
 from .sts import SETS, YEARLY, measure_sts
+from .transfer_data import TRANSFER
 from ..jobs.run import Run
 from ..models import open_model
 from ..settings import Settings, settings
@@ -34,10 +35,15 @@ class Task:
 # %% ../../nbs/43_evaluation.tasks.ipynb #f665b5e6
 def _sts(name, system, s): return measure_sts(system.similarity, s.resources, name)
 
+def _transfer(name, system, s):
+    from paranmt_lab.evaluation.transfer import measure_transfer
+    return measure_transfer(system.encode, s.resources, name)
+
 def _group(name): return 'STS' if name in YEARLY else 'graded pairs'
 
 TASKS = {task.name: task for task in (
     *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
+    *(Task(name, 'transfer', ('encode',), partial(_transfer, name)) for name in TRANSFER),
 )}  # Name to task
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #4e81cb2e
