@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GRADES', 'GRIDS', 'SAMPLES', 'METRICS_OF', 'PROTOCOLS', 'pair_features', 'task_features', 'targets', 'predictions',
-           'Transfer', 'predict_transfer', 'wilson', 'transfer_figures', 'measure_transfer']
+           'Transfer', 'predict_transfer', 'wilson', 'transfer_figures', 'measure_transfer', 'run_transfer']
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #9513afff
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ import pandas as pd
 from .results import NOT_AVAILABLE
 from .transfer_data import SEED, TRANSFER, TransferTask, choices, task_examples, usable_files
 from .transfer_regression import fit_regressions, principal_axes
+from ..settings import Settings
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #b6cc2cb2
 def pair_features(
@@ -180,3 +181,12 @@ def measure_transfer(
     if not files: return rows
     figures = transfer_figures(name, predict_transfer(encode, task, files, folder, seed), seed)
     return rows + [facts | figure for figure in figures]
+
+# %% ../../nbs/42_evaluation.transfer.ipynb #478eef60
+def run_transfer(
+    name:str,       # Task of `TRANSFER`
+    system:object,  # What encodes
+    s:Settings,     # Settings: the resources among them
+) -> list[dict]:    # Rows of results
+    "Measure a system on a transfer task, as the table of tasks calls it."
+    return measure_transfer(system.encode, s.resources, name)
