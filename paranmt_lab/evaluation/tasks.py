@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from .detection import DETECTION, measure_detection
 from .graded import measure_graded, token_overlap
 from .results import record_results, results_frame
 from .sts import SETS, YEARLY, measure_sts
@@ -63,6 +64,7 @@ SUITES = {  # Suite to its groups; `all` is every suite
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #f665b5e6
 def _sts(name, system, s): return measure_sts(system.similarity, s.resources, name)
+def _detection(name, system, s): return measure_detection(system.encode, s.resources, name)
 
 def _group(name): return 'STS' if name in YEARLY else 'graded pairs'
 
@@ -70,6 +72,7 @@ TASKS = {task.name: task for task in (
     *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
     *(Task(name, 'transfer', ('encode',), partial(Imported('evaluation.transfer.run_transfer'), name))
       for name in TRANSFER),
+    *(Task(name, 'detection', ('encode',), partial(_detection, name)) for name in DETECTION),
 )}  # Name to task
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #4e81cb2e
