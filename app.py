@@ -11,6 +11,7 @@ from paranmt_lab.pages import (
     embedding_map,
     filters,
     negatives,
+    neighbours,
     overview,
     score_ranges,
     sts_results,
@@ -35,6 +36,7 @@ with show_errors():
         st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
         st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
         st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
+        st.Page(neighbours.page, title='Neighbours', icon=':material/join_inner:', url_path='neighbours'),
         st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
     ] if access.researcher(settings()) else [
         # the second for the link of a campaign
