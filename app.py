@@ -13,8 +13,8 @@ from paranmt_lab.pages import (
     negatives,
     neighbours,
     overview,
+    results,
     score_ranges,
-    sts_results,
     training,
 )
 from paranmt_lab.pages.parts import show_errors
@@ -37,7 +37,9 @@ with show_errors():
         st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
         st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
         st.Page(neighbours.page, title='Neighbours', icon=':material/join_inner:', url_path='neighbours'),
-        st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
+        # the second for the address that the page had before
+        st.Page(results.page, title='Results', icon=':material/leaderboard:', url_path='results'),
+        st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),
     ] if access.researcher(settings()) else [
         # the second for the link of a campaign
         rating(default=True), rating(url_path='annotate', visibility='hidden')])

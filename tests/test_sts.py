@@ -258,10 +258,14 @@ def test_what_is_not_available_is_named_where_it_was_asked_for(tmp_path, capsys)
     assert unavailable({}) == []
 
 
-def test_the_terminal_names_the_metric_of_a_task_that_has_another_one(capsys):
+def test_a_task_with_a_metric_of_its_own_has_a_table_of_its_own(capsys):
     from paranmt_lab.cli_measure import show_results
     rows = [dict(task='STS17', dataset='en-en', metric='pearson', value=.8, n=250, system='a'),
-            dict(task='detection', dataset='sample', metric='auc', value=.7, n=160, system='a')]
-    for n, title in (1, "over a year's data sets; * without"), (2, "data sets, auc x 100 on detection; * without"):
+            dict(task='made-up', dataset='sample', metric='auc', value=.7, n=160, system='a'),
+            dict(task='vectors', status='not possible: the system has no encode', system='a')]
+    own, reason = 'made-up: figures x 100', 'a, vectors: not possible'
+    for n, titles in ((1, []), (2, [own]), (3, [own, reason])):
         show_results({'a': results_frame(rows[:n])}, paper=False)
-        assert title in ' '.join(capsys.readouterr().out.split())
+        said = ' '.join(capsys.readouterr().out.split())
+        assert 'STS17' in said and '80.0' in said and ('auc' in said) == (n > 1)
+        assert all(title in said for title in titles)

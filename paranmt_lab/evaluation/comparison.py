@@ -29,11 +29,12 @@ def _columns(rows):
     return year.where(rows.dataset == MEAN, other)
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #d600e195
-def _ours(name, results):
+def _ours(name, results, metric):
     "A system's yearly means, and its figures on other tasks."
     years = results.task.isin(YEARLY) & (results.task != _WITHOUT_YEAR)
-    means = yearly_means(results[years])
-    return pd.concat([means[list(results)], main_figures(results[~years])]).assign(system=name, source='ours')
+    means, others = yearly_means(results[years], metric), results[~years]
+    others = main_figures(others) if metric == 'pearson' else others[others.metric == metric]
+    return pd.concat([means[list(results)], others]).assign(system=name, source='ours')
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #3f41e423
 THREE_YEARS = 'mean 2012, 2014, 2015'
@@ -51,10 +52,11 @@ def _three_years(rows):
 def compare_results(
     results:Mapping[str, pd.DataFrame],  # Name of a system to its results
     paper:pd.DataFrame|None=None,        # Published rows to compare with; None takes all of `paranmt.8`
+    metric:str='pearson',                # Metric of the years; other tasks stand in it, or for Pearson in their first
 ) -> pd.DataFrame:                       # Results, and source, training, dim, column
     "Our systems' figures and the papers', each with the title of its column."
     paper = published('paranmt.8') if paper is None else paper
-    ours = pd.concat([results_frame([]).assign(source='')] + [_ours(name, r) for name, r in results.items()])
+    ours = pd.concat([results_frame([]).assign(source='')] + [_ours(name, r, metric) for name, r in results.items()])
     parts = [ours.assign(training='', dim=pd.NA), paper.assign(source=paper.run)]
     if (ours.task == _WITHOUT_YEAR).any():
         best = published('paranmt.6').query('megabatch == 40')

@@ -171,7 +171,10 @@ def formatted_table(
 # %% ../../nbs/44_evaluation.tables.ipynb #69dbf6cf
 TITLES = {
     'paranmt.1': 'sources of bitext: length, rare words, diversity', 'paranmt.6': 'mega-batches on STS 2017',
-    'paranmt.8': 'STS by year', 'backtranslation.8': 'telling references from translations',
+    'paranmt.8': 'STS by year', 'paranmt.9': 'STS Benchmark',
+    'paranmt-arxiv.13': 'lexicons on SimLex-999', 'paranmt-arxiv.15': 'WORD,TRIGRAM less InferSent on captions',
+    'paranmt-arxiv.16': 'STS Benchmark: captions and the rest',
+    'backtranslation.8': 'telling references from translations',
     'backtranslation.9': 'entropy and repetition, reference minus translation',
     'backtranslation.10': 'correlations with the probability of being a reference',
     'backtranslation.4': 'sources of training pairs', 'backtranslation.5': 'training on pairs of some lengths',

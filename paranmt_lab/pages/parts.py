@@ -418,16 +418,17 @@ def load_encoder(
 def draw(
     chart:alt.TopLevelMixin, # A chart of `charts`
     key:str|None=None,       # Key, for one that the reader can select in
+    width:str='stretch',     # `stretch` over the page, or `content`: as wide as the chart says
     **options,               # Further options of `st.altair_chart`
 ):
-    "Show a chart over the page's width; returns what the reader selected."
-    return st.altair_chart(chart, width='stretch', theme='streamlit', key=key, **options)
+    "Show a chart; returns what the reader selected."
+    return st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
 
 # %% ../../nbs/62_pages.parts.ipynb #4058ad4d
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',
          'rank': 'Place in the beam, 1 is the best',
          **{m.name: f'{m.about} ({m.paper})' for m in MEASURES.values()}}
-WIDE = ('source', 'reference', 'translation', 'sentence', 'partner', 'negative')
+WIDE = ('source', 'reference', 'translation', 'sentence', 'sentence1', 'sentence2', 'partner', 'negative')
 
 def columns_of(
     frame:pd.DataFrame, # What will be shown
