@@ -67,6 +67,7 @@ def _group(name): return 'STS' if name in YEARLY else 'graded pairs'
 
 TASKS = {task.name: task for task in (
     *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
+    Task('SimLex-999', 'lexicon', ('word_similarity',), 'evaluation.simlex.run_simlex'),
 )}  # Name to task
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #4e81cb2e
