@@ -157,6 +157,8 @@ KINDS = {
     'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
                         identity='calibration.model:calibration_identity', example='calibration:parabank',
                         marks=('calibration.json',)),
+    'lexicon': Kind(('Lexicon',), 'lexicon.model:open_lexicon', 'lexicon.model:lexicon_identity',
+                    example='lexicon:words', marks=('lexicon.json',)),
 }
 
 # %% ../nbs/01_models.ipynb #6e0c95b1

@@ -75,6 +75,7 @@ TASKS = {task.name: task for task in (
     *(Task(name, 'transfer', ('encode',), partial(Imported('evaluation.transfer.run_transfer'), name))
       for name in TRANSFER),
     *(Task(name, 'detection', ('encode',), partial(_detection, name)) for name in DETECTION),
+    Task('SimLex-999', 'lexicon', ('word_similarity',), 'evaluation.simlex.run_simlex'),
 )}  # Name to task
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #4e81cb2e
