@@ -128,6 +128,16 @@ KINDS = {
     'model': Kind(**_ENCODER, example='model:paraphrase-scorer', marks=('encoder.json',)),
     'st': Kind(('Encoder',), 'encoders.published:open_published', 'encoders.published:published_identity',
                serves='encoder', example='st:all-MiniLM-L6-v2', marks=('modules.json',), extra='peers'),
+    'static': Kind(('Encoder',), 'encoders.static:open_static', 'encoders.static:static_identity', serves='encoder',
+                   example='static:wordllama', marks=('tokenizer.json', 'config.json', 'model.safetensors'),
+                   extra='peers'),
+    'onnx': Kind(('Encoder',), 'encoders.onnx:open_onnx', 'encoders.onnx:onnx_identity', serves='encoder',
+                 example='onnx:paraphrase-MiniLM-L3-v2', marks=('model.onnx', 'tokenizer.json'), extra='peers'),
+    'vectors': Kind(('Encoder', 'SentenceEncoder'), 'encoders.vectors:open_vectors',
+                    'encoders.vectors:vectors_identity', serves='encoder',
+                    example='vectors:train/vectors/glove-6b-100d-60k.txt.gz'),
+    'python': Kind(('Encoder',), 'encoders.functions:open_function', serves='encoder',
+                   example='python:MODULE:FUNCTION'),
     'ct2': Kind(('Translator', 'CTranslate2Engine'), 'translate.engines:open_ct2', example='ct2:marian-cs-en-tiny',
                 marks=('model.bin', 'source.spm'), **_ENGINE),
     'hf': Kind(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en', **_ENGINE),
@@ -142,9 +152,13 @@ KINDS = {
                example='lm:references', marks=('lm.json', 'lm.arpa'), extra='judge'),
     'language': Kind(('LanguageIdentifier',), 'filters.language:open_identifier', example='language:py3langid',
                      extra='judge'),
+    'counts': Kind(('CountSource',), 'statistics.idf:open_count_source', 'statistics.idf:count_source_identity',
+                   example='counts:wordfreq', extra='statistics'),
     'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
                         identity='calibration.model:calibration_identity', example='calibration:parabank',
                         marks=('calibration.json',)),
+    'lexicon': Kind(('Lexicon',), 'lexicon.model:open_lexicon', 'lexicon.model:lexicon_identity',
+                    example='lexicon:words', marks=('lexicon.json',)),
 }
 
 # %% ../nbs/01_models.ipynb #6e0c95b1
@@ -257,5 +271,5 @@ def full_name(
 ) -> str:     # The same with its kind, and with an absolute path where it has a path
     "A model's name as another process, in another folder, understands it."
     kind, rest = split_name(name)
-    is_path = '/' in rest and Path(rest).is_dir()
+    is_path = '/' in rest and Path(rest).exists()
     return f'{kind}:{Path(rest).resolve() if is_path else rest}'
