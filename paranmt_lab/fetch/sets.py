@@ -25,7 +25,6 @@ from paranmt_lab.fetch.layout import (
     write_table,
 )
 from .sources import Source, choose_sources
-
 from ..jobs.provenance import provenance
 from ..jobs.workers import locked
 from ..settings import inside, read_json, write_json
