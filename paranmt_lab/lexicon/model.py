@@ -87,7 +87,7 @@ def scored_pairs(
     mean = mean_pmi(*within)
     return pairs.assign(pmi_cross=across, pmi=mean, adjusted=across - mean)
 
-# %% ../../nbs/34_lexicon.model.ipynb #21b14949
+# %% ../../nbs/34_lexicon.model.ipynb #aad8c0d8
 LEAST_SHOWN = 10  # meetings from which a paraphrase is shown (`paranmt-arxiv` A.1)
 _COLUMN = dict(adjusted='adjusted', cross='pmi_cross')
 
@@ -111,7 +111,7 @@ def paraphrases(
 def _near(lexicon, word):
     "What to do about a word that is not there."
     begin = [w for w in lexicon.words.word if w.startswith(word.strip().lower()[:3])][:5]
-    return f"there are {', '.join(begin)}" if begin else 'look for one of words.parquet'
+    return f"there are {', '.join(begin)}" if begin else 'look for another form of it'
 
 # %% ../../nbs/34_lexicon.model.ipynb #e74f3b3e
 def _numbered(lexicon, first, second):
