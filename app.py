@@ -12,6 +12,7 @@ from paranmt_lab.pages import (
     filters,
     lexicon,
     negatives,
+    neighbours,
     overview,
     results,
     score_ranges,
@@ -37,6 +38,7 @@ with show_errors():
         st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
         st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
         st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
+        st.Page(neighbours.page, title='Neighbours', icon=':material/join_inner:', url_path='neighbours'),
         # the second for the address that the page had before
         st.Page(results.page, title='Results', icon=':material/leaderboard:', url_path='results'),
         st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),

@@ -431,7 +431,7 @@ def encoder_identity(
     name:str,   # Name of an encoder of the workspace
     s:Settings, # Settings
 ) -> dict:      # Its `name`, and the `checksum` of `encoder.json`
-    "What a manifest says about an encoder."
+    "Identity of an encoder, for manifests."
     folder, run = find_encoder(name, s).resolve(), run_of(name, s)
     return dict(name=(run or folder).name, checksum=checksum(_config_file(folder)))
 
