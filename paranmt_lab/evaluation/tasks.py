@@ -20,6 +20,7 @@ from .detection import DETECTION, measure_detection
 from .graded import measure_graded, token_overlap
 from .results import record_results, results_frame
 from .sts import SETS, YEARLY, measure_sts
+from .transfer_data import TRANSFER
 from ..jobs.run import Run
 from ..models import open_model
 from ..settings import Settings, settings
@@ -71,7 +72,10 @@ TASKS = {task.name: task for task in (
     *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
     Task('STS-B captions', 'graded pairs', ('similarity',), 'evaluation.benchmark.measure_captions'),
     Task('STS-B supervised', 'transfer', ('encode',), 'evaluation.benchmark.measure_supervised'),
+    *(Task(name, 'transfer', ('encode',), partial(Imported('evaluation.transfer.run_transfer'), name))
+      for name in TRANSFER),
     *(Task(name, 'detection', ('encode',), partial(_detection, name)) for name in DETECTION),
+    Task('SimLex-999', 'lexicon', ('word_similarity',), 'evaluation.simlex.run_simlex'),
 )}  # Name to task
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #4e81cb2e
