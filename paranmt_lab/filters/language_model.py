@@ -83,7 +83,7 @@ class LanguageModel:
         return self.module.score(word_of(' '.join(tokens)))
 
     def training_note(self,
-        corpus,   # Corpus that is to be scored
+        corpus,   # Corpus to score
     ) -> str:     # A sentence; empty where the model knows none of its references
         "Say how many pairs of a corpus the model must not be asked about."
         if not (seen := pairs_seen(corpus, self.seen)): return ''
@@ -96,7 +96,7 @@ class LanguageModel:
 _AGAIN = 'train the model again, with --force'
 
 def _facts(folder):
-    "What a model says of itself."
+    "Facts about a model, from its files."
     if lacking := [name for name in FILES if not (folder / name).is_file()]:
         raise FileNotFoundError(f'{folder} is no language model: there is no {lacking[0]}; make one with '
                                 '`paranmt judge train-lm CORPUS NAME`')
@@ -123,7 +123,7 @@ def pairs_seen(
     return found
 
 def _identity(folder, facts):
-    "What decides the perplexities."
+    "Everything that decides the perplexities."
     return dict(name=folder.resolve().name, checksum=checksum(folder / 'lm.arpa'), kind='lm', order=facts['order'],
                 tokens=facts['tokens'])
 
@@ -138,7 +138,7 @@ def lm_identity(
     name:str,   # `lm:NAME` or `lm:PATH`
     s:Settings, # Settings
 ) -> dict:      # Name, kind, order, tokens and the checksum of its n-grams
-    "What a manifest says about a language model."
+    "Identity of a language model, for manifests."
     folder = find_model(split_name(name)[1], s)
     return _identity(folder, _facts(folder))
 

@@ -78,17 +78,17 @@ def score_batch(
 
 # %% ../../nbs/32_filters.scoring.ipynb #2fe0a584
 def _taken_column(argument, model):
-    "Column that an argument stands in: of the pairs, or of a measure by the same model."
+    "Column of an argument: of the pairs, or of a measure by the same model."
     kind = argument.kind == 'measure' and model_kind(argument.name)
     return f'{argument.name}@{model}' if kind else argument.name
 
 # %% ../../nbs/32_filters.scoring.ipynb #c59833b8
 def columns_to_read(
-    names:Iterable[str],          # Columns of measures that are to be computed
+    names:Iterable[str],          # Columns of measures to compute
     there:Callable[[str], bool],  # Whether the column of a measure is there
     models:dict|None=None,        # Kind to opened model; None: none is open
 ) -> list[str]:                   # Columns of the pairs and of measures, each once
-    "What must be read to compute some measures."
+    "Columns that must be read to compute some measures."
     columns = {}
     for measure, _, by_model in (name.partition('@') for name in names):
         for argument in measure_of(measure).takes:
@@ -124,7 +124,7 @@ def score_shard(
 # %% ../../nbs/32_filters.scoring.ipynb #e724fb0b
 class NamedModel(NamedTuple):
     "A model that measures may take, before it is opened."
-    name: str  # Short name, as it stands after the @ of a column
+    name: str  # Short name, as after the @ of a column
     given: Any # The name by which any process opens it, or the model itself
 
 # %% ../../nbs/32_filters.scoring.ipynb #b1d2cd92
@@ -149,7 +149,7 @@ def _named(text, given):
 
 # %% ../../nbs/32_filters.scoring.ipynb #ddf30168
 def _identity(model):
-    "What a manifest says of a model."
+    "Identity of a model, for manifests."
     return (identity_of(model.given) if isinstance(model.given, str) else {}) | {'name': model.name}
 
 # %% ../../nbs/32_filters.scoring.ipynb #b447477f
@@ -223,7 +223,7 @@ def taken_measures(
 
 # %% ../../nbs/32_filters.scoring.ipynb #891e5de9
 def _facts(name, models):
-    "What the manifest of a column says before there are values."
+    "The manifest of a column before there are values."
     measure, kind = measure_of(name), model_kind(name)
     facts = dict(measure=name, version=measure.version, paper=measure.paper)
     if kind: facts |= {'model': _name_of(kind, models[kind]), kind: _identity(models[kind])}
@@ -359,7 +359,7 @@ def score(
         for columns, by in passes:
             columns = [n for n in columns if n not in PAIRS.names]
             _fill(corpus, columns, by, workers, cluster, show)
-            if any(map(corpus.missing, columns)): break # somebody asked for a stop
+            if any(map(corpus.missing, columns)): break # a stop was requested
         table = _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
         table.attrs['notes'] += _without_values(corpus, table, asked)
         return table
@@ -382,7 +382,7 @@ def _fill(corpus, names, models, workers, cluster, show):
 
 # %% ../../nbs/32_filters.scoring.ipynb #7d621122
 def _notes(model, corpus):
-    "What a model says about pairs that it was trained on, as a manifest has it."
+    "A model's note about pairs that it was trained on, for manifests."
     note = model.training_note(corpus) if hasattr(model, 'training_note') else ''
     return dict(notes=[note]) if note else {}
 
