@@ -163,7 +163,7 @@ OWN |= {f'top {model}': [(some('random max 30', n=OWN_TENTH[model], max_length=3
         for model, base in MODELS.items()}
 ENCODERS = SCORE, 'paraphrase_score@all-MiniLM-L6-v2'
 ON_SAMPLE = alter(WORD, corpus=SAMPLE, epochs=8)
-CHOOSERS = [(third(m, number), ON_SAMPLE) for m in ENCODERS for number in (1, 2, 3)]
+CHOOSERS = [(third(m, number), ON_SAMPLE) for m in ENCODERS for number in (2, 3)]
 ELSE = sources() | sizes()
 ELSE['choosers'] = [(some('random', n=THIRD), ON_SAMPLE), *CHOOSERS]
 GROUPS = ON_WMT | ON_MINED | OWN | ELSE
