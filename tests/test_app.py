@@ -276,6 +276,7 @@ def test_stroke_over_the_histogram(page, workspace):
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
+            'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
             'results': {'systems', 'view'}, 'back-translation': {'corpus'}}
 
@@ -823,6 +824,40 @@ def test_map_of_many_domains(page, workspace):
     assert len(list((workspace / 'corpora/domains/cache/maps').glob('*.parquet'))) == 1
 
 
+def test_neighbours(page, workspace):
+    "Both encoders' nearest sentences are those of a product over all; a sentence is typed, kept and inert."
+    from dataclasses import replace
+
+    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.models import open_model
+    from paranmt_lab.settings import settings
+    lab = replace(settings(), workspace=workspace)
+    names = ['run:trigram-m1', 'run:word-trigram-m20']
+    chosen = dict(corpus='talk-reworded', encoder=names[0], beside=names[1], neighbours=7)
+    page.open('neighbours', **chosen, sentence='I do not know where he is.')
+    page.tab.wait_for_selector('.st-key-near_1_box canvas', state='attached')
+    page.settle()
+    texts = Corpus.open('talk-reworded', lab).frame(['reference']).reference.unique()
+    for place, name in enumerate(names):
+        encoder = open_model(name, lab)
+        cosines = encoder.similarity(['I do not know where he is.'] * len(texts), list(texts))
+        shown = page.saved(f'near_{place}_save')
+        assert shown.sentence.tolist() == list(texts[np.argsort(-cosines, kind='stable')[:7]])
+        np.testing.assert_allclose(shown.cosine, np.sort(cosines)[::-1][:7], atol=1e-5)
+    assert f'{len(texts):,} sentences; the ticks' in page.text()
+    page.shot('neighbours')
+    page.tab.get_by_label('Sentence', exact=True).fill('<img src=x onerror="window.hacked = 1"> **late**')
+    page.tab.keyboard.press('Enter')
+    page.settle()
+    assert page.address_bar()['sentence'] == ['<img src=x onerror="window.hacked = 1"> **late**']
+    page.open('neighbours', **chosen | dict(corpus='hostile', column='translation'))
+    page.tab.wait_for_selector('.st-key-near_1_box canvas', state='attached')
+    page.settle().shot('hostile-neighbours')
+    assert page.tab.evaluate('window.hacked') is None
+    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
+                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+
+
 def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
@@ -883,7 +918,8 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
     ('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'),
     ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
     ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'),
-    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('results', 'systems')])
+    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('neighbours', 'beside'),
+    ('results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
@@ -912,7 +948,7 @@ def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
     for module in ('overview', 'back_translation', 'score_ranges',
-                   'training', 'negatives', 'embedding_map', 'results'):
+                   'training', 'negatives', 'embedding_map', 'neighbours', 'results'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')

@@ -54,6 +54,13 @@ class PublishedEncoder:
         "How similar the sentences of each pair are."
         return cosines(self.encode(first), self.encode(second))
 
+    def word_similarity(self,
+        first:Sequence[str],  # n words
+        second:Sequence[str], # n words to compare with them, one by one
+    ) -> np.ndarray:          # float32 [n], cosines of the words as sentences
+        "How similar the words of each pair are."
+        return self.similarity(first, second)
+
 # %% ../../nbs/15_encoders.published.ipynb #47a2d9c5
 def _checked(folder):
     "The folder, if it is one of sentence-transformers with weights in safetensors."
