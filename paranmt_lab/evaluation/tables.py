@@ -84,8 +84,7 @@ def keep_measured(
 # %% ../../nbs/44_evaluation.tables.ipynb #c7ff723a
 _UNITS = {  # metric: factor and decimals in a table
     'length': (1, 1), 'IDF': (1, 2), 'paraphrase score': (1, 2), 'word entropy': (1, 2), 'triple entropy': (1, 2),
-    'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'word repetition': (100, 2),
-    'parse entropy': (1, 2), 'million pairs': (1, 3), 'rank': (1, 0), 'word repetition': (100, 2),
+    'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'rank': (1, 0), 'word repetition': (100, 2),
     'triple repetition': (100, 2)}
 
 def unit_of(

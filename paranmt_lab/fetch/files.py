@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GLOVE_WORDS', 'opusparcus_files', 'paranmt_files', 'glove_files', 'tatoeba_files']
 
-# %% ../../nbs/25_fetch.files.ipynb #31c4b2b8
+# %% ../../nbs/25_fetch.files.ipynb #0e7520e0
 import gzip
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from .archives import Archive
 from .layout import LayoutError
-
 from ..settings import atomic, inside
 
 # %% ../../nbs/25_fetch.files.ipynb #ff50ba00
