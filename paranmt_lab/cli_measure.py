@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # %% ../nbs/70_cli_measure.ipynb #162ddd6b
 def evaluate_system(
-    name:str,                # `token-overlap`, a run or a model
+    name:str,                # A baseline such as `token-overlap`, a run or a model
     s:Settings,              # Settings
     tasks:list[str]|None,    # Tasks; None, and no suites: STS 2012 to 2017
     graded:Path|None,        # Further file of graded pairs
@@ -28,13 +28,12 @@ def evaluate_system(
 ) -> "pd.DataFrame":         # Results
     "Measure a system, and keep the figures in its run."
     from paranmt_lab.evaluation.results import record_results
-    from paranmt_lab.evaluation.tasks import BASELINES, evaluate, evaluate_run
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, evaluate, evaluate_run, open_system
     from paranmt_lab.jobs.run import Run
-    if name in BASELINES: system = BASELINES[name]
-    elif run := run_of(name, s): return evaluate_run(Run(run), s, tasks, graded, suites)
-    else:
-        system = open_model(name, s, 'Encoder')
-        name = system.identity['name'] # a model may be given by its folder
+    run = None if name in (*BASELINES, *VECTORS) else run_of(name, s)
+    if run: return evaluate_run(Run(run), s, tasks, graded, suites)
+    system = open_system(name, s)
+    name = getattr(system, 'identity', {}).get('name', name) # a model may be given by its folder
     results = evaluate(system, tasks, graded, s, suites) # an error here leaves no run behind
     return record_results(Run.create(s.runs, name, dict(name=name, kind='evaluation')), name, results)
 
@@ -63,31 +62,44 @@ measure_app = command_group()
 
 @command(measure_app, 'evaluate', example='paranmt evaluate word token-overlap --suite sts --output figures.csv')
 def evaluate_(
-    systems:list[str]=None, # token-overlap, runs, models, published encoders (st:NAME); none: the tasks are listed
+    systems:list[str]=None, # Baselines, runs, models, published encoders (st:NAME); none: shows tasks and baselines
     *,
     tasks:str='', # Names of tasks, such as STS16,STS-B, separated by commas; STS12 to STS17 if not given
     suite:str='', # sts, transfer, detection, lexicon or all; several separated by commas
     graded:Path=None, # Further file of graded pairs: sentence1, sentence2, score
     paper:bool=True, # Show the paper's rows of paranmt.8 beside ours
     spearman:bool=False, # Show Spearman's rho too
-    datasets:bool=False, # Show the figures of every data set too
+    datasets:bool=False, # Show the figures of every data set too, with 95 % intervals
+    protocols:bool=False, # Show a year's figure by the protocols of ParaNMT, SentEval and MTEB
     output:Path=None, # File to write all figures into, .json, .csv or .parquet; a file of that name is replaced
 ):
     "Measure systems: Pearson's r x 100 on STS as in `paranmt` section 5.1, and other tasks by name or by suite."
     if not systems: return show_tasks()
-    results = measure_systems(systems, settings(), _words(tasks) or None, graded, _words(suite), output)
-    show_results(results, paper, spearman, datasets)
+    s = settings()
+    results = measure_systems(systems, s, _words(tasks) or None, graded, _words(suite), output)
+    show_results(results, paper, spearman, datasets, protocols)
+    _show_badges(systems, s)
     if output: show_note(f'{sum(map(len, results.values())):,} figures are in {output}.')
+
+def _show_badges(names, s):
+    "Print what is known of test pairs among the pairs that systems learned from."
+    from paranmt_lab.evaluation.contamination import NOT_CHECKED, contamination_badge
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS
+    from paranmt_lab.jobs.run import Run
+    runs = {name: run_of(name, s) for name in names if name not in (*BASELINES, *VECTORS)}
+    badges = [f'{name} {contamination_badge(Run(run), s) if run else NOT_CHECKED}' for name, run in runs.items()]
+    if badges: show_note(f"Contamination: {'; '.join(badges)}. `paranmt contamination CORPUS` looks for test pairs.")
 
 def _words(text): return [word.strip() for word in text.split(',') if word.strip()]
 
 def show_tasks():
     "Print the table of tasks."
-    from paranmt_lab.evaluation.tasks import SUITES, TASKS
+    from paranmt_lab.evaluation.tasks import BASELINES, SUITES, TASKS, VECTORS
     suite_of = {group: suite for suite, groups in SUITES.items() for group in groups}
     rows = [dict(task=t.name, suite=suite_of.get(t.group, ''), group=t.group, needs=', '.join(t.needs))
             for t in TASKS.values()]
     show_table(rows, 'Tasks; those of the group STS are evaluated where neither tasks nor a suite are named')
+    show_note(f"Baselines: {', '.join([*BASELINES, *VECTORS])}.")
 
 # %% ../nbs/70_cli_measure.ipynb #5d0b8c14
 def _paper_table(rows):
@@ -110,7 +122,7 @@ def _years_table(results, theirs, metric):
                f"Ours: {METRICS[metric]} x 100, mean over a year's data sets; * without SMT, which is not to be had")
     return table[table.source == 'paranmt.8']
 
-# %% ../nbs/70_cli_measure.ipynb #5a7ad0ab
+# %% ../nbs/70_cli_measure.ipynb #b00a5ab6
 _SIMILARITY = 'STS', 'graded pairs'  # groups whose figures are correlations
 
 def _groups(frame):
@@ -126,24 +138,51 @@ def _figures_table(results, title):
 
     from paranmt_lab.evaluation.results import pivot_results
     every = pd.concat([frame.assign(system=name) for name, frame in results.items()])
-    measured = every[every.metric != '']
-    if len(measured): show_table(pivot_results(measured, ['task', 'dataset', 'metric', 'protocol'], 'system'), title)
+    facts, measured = ['task', 'dataset', 'metric', 'protocol'], every[every.metric != '']
+    if not len(measured): return
+    table = pivot_results(measured, facts, 'system')
+    low, high = (pivot_results(measured.assign(value=measured[end]), facts, 'system') for end in ('low', 'high'))
+    for name in table.columns[len(facts):]:
+        table[name] = [_with_ends(*ends) for ends in zip(table[name], low[name], high[name])]
+    show_table(table, title)
+
+def _with_ends(value, low, high):
+    "A figure and its interval."
+    if value != value: return 'not available'
+    return f'{value:.1f}' if low != low else f'{value:.1f} [{low:.1f}, {high:.1f}]'
+
+def _protocols_table(results):
+    "Print a row a system and year, a column a protocol."
+    import pandas as pd
+
+    from paranmt_lab.evaluation.sts import mean_of_2017, protocol_table
+    tables = [protocol_table(frame).assign(system=name) for name, frame in results.items()]
+    table = pd.concat(tables, ignore_index=True).sort_values('task', kind='stable')
+    first = ['task', 'system']
+    show_table(table[first + [c for c in table if c not in first]],
+               "A year's figure by protocol, Pearson's r x 100 but for the last; only ParaNMT's 2013 has SMT")
+    for name, frame in results.items():
+        mean = mean_of_2017(frame)
+        figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else f"not available, {mean['status']}"
+        show_note(f'The mean over the 22 sets of backtranslation, {name}: {figure}.')
 
 def _reasons(results):
     "Print why tasks were not possible."
     for name, frame in results.items():
         for row in frame[frame.metric == ''].itertuples(): show_note(f'{name}, {row.task}: {row.status}.')
 
-# %% ../nbs/70_cli_measure.ipynb #d72bb8a1
+# %% ../nbs/70_cli_measure.ipynb #93db3d40
 def show_results(
     results:'dict[str, pd.DataFrame]', # System to its results
     paper:bool=True,                   # Show rows of paranmt.8 too
     spearman:bool=False,               # Show Spearman's rho too
     datasets:bool=False,               # Show every data set of graded pairs too
+    protocols:bool=False,              # Show years by all protocols too
 ):
     "Print systems beside the paper's."
     from paranmt_lab.evaluation.comparison import unavailable
     from paranmt_lab.evaluation.published import published
+    from paranmt_lab.evaluation.sts import of_datasets
     theirs = published('paranmt.8')
     theirs = theirs[(theirs.training == 'ParaNMT') & paper]
     groups = {name: _groups(frame) for name, frame in results.items()}
@@ -151,8 +190,10 @@ def show_results(
     if any(map(len, graded.values())):
         paper_rows = _years_table(graded, theirs, 'pearson')
         if spearman: _years_table(graded, theirs[:0], 'spearman')
-        if datasets: _figures_table({name: f if spearman else f[f.metric == 'pearson'] for name, f in graded.items()},
-                                    'Correlations x 100 on each data set')
+        if protocols: _protocols_table(graded)
+        if datasets:
+            shown = {name: of_datasets(f[spearman | (f.metric == 'pearson')]) for name, f in graded.items()}
+            _figures_table(shown, 'Correlations x 100 on each data set, with 95 % intervals')
     for group in sorted({group for of in groups.values() for group in of} - {*_SIMILARITY}):
         _figures_table({name: f[groups[name] == group] for name, f in results.items()}, f'{group}: figures x 100')
     _reasons(results)

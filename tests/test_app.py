@@ -276,6 +276,7 @@ def test_stroke_over_the_histogram(page, workspace):
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
+            'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
             'results': {'systems', 'view'}, 'back-translation': {'corpus'}}
 

@@ -100,7 +100,7 @@ def letters(texts): return texts.str.casefold().str.replace(r'\W+', '', regex=Tr
 
 
 def sentences_of_tests(s):
-    "All sentences of STS sets that are at hand, letters alone."
+    "All sentences of the STS sets on this machine, letters alone."
     there = sts_sets(s.resources)
     tests = pd.concat([read_graded(path) for path in there.path[there.available]])
     return set(letters(pd.concat([tests.sentence1, tests.sentence2])))

@@ -14,7 +14,7 @@ import pandas as pd
 from ..encoders.export import markdown_table
 from .published import SYSTEM_COLUMNS, published
 from .results import MEAN, METRICS, NOT_AVAILABLE, main_figures, pivot_results, results_frame
-from .sts import PLAIN_MEAN, SETS, WITHOUT_SMT, YEARLY, yearly_means
+from .sts import PLAIN_MEAN, SETS, SMT, WITHOUT_SMT, YEARLY, of_datasets, yearly_means
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #01803772
 _WITHOUT_YEAR = 'STS17' # a year that is no column: the development set
@@ -92,11 +92,11 @@ def unavailable(
     results:Mapping[str, pd.DataFrame], # Name of a system to its results
 ) -> list[str]:                         # Tasks, and single data sets as `TASK SET`
     "Tasks and data sets that were asked for and are not here."
-    rows = pd.concat([results_frame([]), *results.values()]).drop_duplicates(['task', 'dataset'])
+    rows = of_datasets(pd.concat([results_frame([]), *results.values()])).drop_duplicates(['task', 'dataset'])
     names = []
     for task, sets in rows.groupby('task', sort=False):
         absent = sets.dataset[sets.status == NOT_AVAILABLE].tolist()
-        named = [f'{task} {name}' for name in absent if (task, name) != ('STS13', 'SMT')]
+        named = [f'{task} {name}' for name in absent if (task, name) != ('STS13', SMT)]
         names += [task] if len(absent) == len(sets) else named
     return names
 
@@ -132,10 +132,11 @@ def card_figures(
     results:pd.DataFrame,  # Results of one system
 ) -> str:                  # Markdown
     "The figures of a system for its model card."
+    results, years = of_datasets(results), results
     absent = results.status == NOT_AVAILABLE
     measured = results[~absent & (results.metric != '')]
     parts = [_origin(measured)] if len(measured) else []
-    if results.task.isin(YEARLY).any(): parts.append(_means_table(results))
+    if results.task.isin(YEARLY).any(): parts.append(_means_table(years))
     if len(measured): parts.append(_figures_table(measured))
     names = [f'{r.task} {r.dataset}' for r in results[absent].drop_duplicates(['task', 'dataset']).itertuples()]
     if names: parts.append(f"Not available where it was measured: {', '.join(names)}.")

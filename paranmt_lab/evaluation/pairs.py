@@ -42,6 +42,6 @@ def grade_errors(
 def set_names(
     resources:Path,  # Folder of the resources, which holds `eval`
 ) -> dict[str, Path]: # `TASK SET` to its file
-    "The graded sets that are at hand."
+    "The graded sets on this machine."
     sets = sts_sets(resources)
     return {f'{s.task} {s.dataset}': s.path for s in sets[sets.available].itertuples()}

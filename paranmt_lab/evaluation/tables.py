@@ -84,7 +84,7 @@ def keep_measured(
 # %% ../../nbs/44_evaluation.tables.ipynb #c7ff723a
 _UNITS = {  # metric: factor and decimals in a table
     'length': (1, 1), 'IDF': (1, 2), 'paraphrase score': (1, 2), 'word entropy': (1, 2), 'triple entropy': (1, 2),
-    'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'word repetition': (100, 2),
+    'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'rank': (1, 0), 'word repetition': (100, 2),
     'triple repetition': (100, 2)}
 
 def unit_of(
@@ -170,9 +170,11 @@ def formatted_table(
 
 # %% ../../nbs/44_evaluation.tables.ipynb #69dbf6cf
 TITLES = {
+    'paranmt-arxiv.12': 'paraphrases of two words, by rank',
     'paranmt.1': 'sources of bitext: length, rare words, diversity', 'paranmt.6': 'mega-batches on STS 2017',
     'paranmt.8': 'STS by year', 'paranmt.9': 'STS Benchmark',
-    'paranmt-arxiv.13': 'lexicons on SimLex-999', 'paranmt-arxiv.15': 'WORD,TRIGRAM less InferSent on captions',
+    'paranmt-arxiv.13': 'lexicons on SimLex-999', 'paranmt-arxiv.14': 'transfer tasks of SentEval',
+    'paranmt-arxiv.15': 'WORD,TRIGRAM less InferSent on captions',
     'paranmt-arxiv.16': 'STS Benchmark: captions and the rest',
     'backtranslation.8': 'telling references from translations',
     'backtranslation.9': 'entropy and repetition, reference minus translation',

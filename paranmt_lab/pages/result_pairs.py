@@ -24,7 +24,7 @@ from ..settings import Settings
 def graded_sets(
     s:Settings, # Settings
 ) -> dict[str, Path]: # Name to file
-    "The graded sets at hand, the sample's last."
+    "The graded sets on this machine, the sample's last."
     sample = sample_of(s)
     return set_names(s.resources) | ({'graded sample': sample} if sample else {})
 

@@ -16,6 +16,7 @@ from ..charts.results import result_bars
 from ..evaluation.comparison import THREE_YEARS, chart_names, compare_results, side_by_side
 from ..evaluation.published import published
 from ..evaluation.results import main_figures, pivot_results, read_results
+from ..evaluation.sts import of_datasets
 from .parts import draw, escaped, in_address, legible, one_of, page_part, tsv
 from ..settings import Settings
 
@@ -81,7 +82,8 @@ def by_dataset(
     results:dict[str, pd.DataFrame], # Name to results of a system
 ) -> pd.DataFrame:                   # A row a data set: `task`, `dataset`, `n`, and a column a system, figures x 100
     "Our systems on every data set, in the order of the tasks; of each task its first metric."
-    rows = pd.concat([main_figures(r).assign(system=name) for name, r in results.items()], ignore_index=True)
+    every = pd.concat([main_figures(r).assign(system=name) for name, r in results.items()], ignore_index=True)
+    rows = of_datasets(every)
     key = ['task', 'dataset']
     n = rows.groupby(key, sort=False).n.max().reset_index()
     return n.merge(pivot_results(rows, key, 'system'), on=key)
@@ -152,7 +154,7 @@ def show_datasets(
     "Table and bars of every data set."
     st.subheader('By data set')
     table = by_dataset(results)
-    every = pd.concat([r.assign(system=name) for name, r in results.items()], ignore_index=True)
+    every = of_datasets(pd.concat([r.assign(system=name) for name, r in results.items()], ignore_index=True))
     left, right = st.columns([3, 2], gap='large')
     with left: _figures(table, 'by_dataset', height=min(36 * (len(table) + 1), 700))
     with right: _one_task(main_figures(every))
