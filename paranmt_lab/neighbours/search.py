@@ -78,7 +78,7 @@ def as_neighbours(
     sentence:str,            # Of the query
     k:int,                   # Neighbours wanted
 ) -> Neighbours:             # For people
-    "The result of a search, with sentences."
+    "The neighbours, with their sentences."
     table = pd.DataFrame(dict(cosine=found.cosines, sentence=vectors.sentences(found.rows),
                               pair_id=np.asarray(vectors.ids[found.rows])))
     table = table[table.sentence != sentence].head(k).reset_index(drop=True)
