@@ -35,7 +35,7 @@ lab: $(READY) ## JupyterLab on the notebooks, which it then trusts
 	-@$(BIN)/jupyter trust $(OURS) >/dev/null
 	$(BIN)/jupyter lab nbs --LabApp.default_url=/lab/tree/START.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-check: $(READY) ## The gate: ruff, notebooks clean, library exported, every import runs downward
+check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, every import runs downward
 	@$(BIN)/python tests/gate.py check
 
 quick: $(READY) ## The gate, then tests of what was changed; a minute at most

@@ -10,10 +10,12 @@ from paranmt_lab.pages import (
     back_translation,
     embedding_map,
     filters,
+    lexicon,
     negatives,
+    neighbours,
     overview,
+    results,
     score_ranges,
-    sts_results,
     training,
 )
 from paranmt_lab.pages.parts import show_errors
@@ -30,12 +32,16 @@ with show_errors():
                 url_path='back-translation'),
         st.Page(score_ranges.page, title='Score ranges', icon=':material/bar_chart:', url_path='score-ranges'),
         st.Page(filters.page, title='Filters', icon=':material/filter_alt:', url_path='filters'),
+        st.Page(lexicon.page, title='Lexicon', icon=':material/dictionary:', url_path='lexicon'),
         rating(url_path='annotate'),
         st.Page(agreement.page, title='Agreement', icon=':material/handshake:', url_path='agreement'),
         st.Page(training.page, title='Training', icon=':material/show_chart:', url_path='training'),
         st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
         st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
-        st.Page(sts_results.page, title='STS results', icon=':material/leaderboard:', url_path='sts-results'),
+        st.Page(neighbours.page, title='Neighbours', icon=':material/join_inner:', url_path='neighbours'),
+        # the second for the address that the page had before
+        st.Page(results.page, title='Results', icon=':material/leaderboard:', url_path='results'),
+        st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),
     ] if access.researcher(settings()) else [
         # the second for the link of a campaign
         rating(default=True), rating(url_path='annotate', visibility='hidden')])

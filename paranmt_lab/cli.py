@@ -30,10 +30,12 @@ GROUPS = {
               'the published ParaNMT.',
     'annotate': 'Ratings of people: draw a campaign, see how far it is, export and import, decide disputes.',
     'judge': 'Train what judges pairs: language models, classifiers, calibrations.',
+    'lexicon': 'Paraphrases of words, counted in a corpus: build a lexicon, look words up.',
 }
 # Modules with commands, in the order of the help
 MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm', 'cli_judge_calibrate',
-           'cli_annotate', 'cli_train', 'cli_measure', 'cli_table', 'cli_workspace')
+           'cli_statistics', 'cli_lexicon', 'cli_annotate', 'cli_train', 'cli_measure', 'cli_compare', 'cli_table',
+           'cli_neighbours', 'cli_fetch', 'cli_workspace')
 
 def _commands_of(module):
     "Words of each command of a module, where it is made, and the first sentence of its help."

@@ -169,7 +169,7 @@ def write_table(
 @command(annotate_app, 'export', example='paranmt annotate export first first.csv')
 def export_(
     campaign:str, # Name of the campaign
-    path:Path, # What to write: .jsonl, .csv, .parquet, .md for Table 3, or a folder for a dataset
+    path:Path, # File to write: .jsonl, .csv, .parquet, .md for Table 3, or a folder for a dataset
     *,
     at:str='', # As it was at a past moment: number of an event, or a time with its zone such as 2026-11-21T12:00+00:00
     of:str='all', # Table 3: shares of all pairs (a discarded one is not 3) or of those fit to be rated: all or fit
@@ -243,7 +243,7 @@ def _decide_each(log, campaign, by, table, how, remarks):
     own = set() if how == 'discussion' else set(ratings(log, campaign).query('annotator == @by').item)
     if waiting := own & set(table['item']):
         show_note(f'{len(waiting)} of {len(table)} disputes are about pairs that {by} has rated, '
-                  'and wait for somebody else.', 'yellow')
+                  'and wait for another rater.', 'yellow')
     for row in table[~table['item'].isin(own)].itertuples():
         _show_pair(row, how == 'discussion')
         marks = [_ask(scale) for scale in SCALES]

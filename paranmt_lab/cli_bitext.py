@@ -44,7 +44,7 @@ def import_(
     shard_rows:int=100_000, # Rows of a shard
     limit:int=0, # Most pairs to read; 0 reads all
 ):
-    "Import bitext or ready pairs. What cannot be read goes to the corpus' rejects with file, line and reason."
+    "Import bitext or ready pairs. Unreadable rows go to the corpus' rejects with file, line and reason."
     from paranmt_lab.bitext.importing import import_bitext, import_summary
     chosen = values_of(columns.split(','), _column, '--columns', 'ROLE=COLUMN,ROLE=COLUMN') if columns else None
     corpus = import_bitext(files, name, format=format or None, source_lang=source_lang,

@@ -38,7 +38,7 @@ def score_(
     for note in found.attrs['notes']: show_note(note[0].upper() + note[1:] + '.', 'yellow')
     if not (left := found.attrs['left']): return
     lacking = ', '.join(f'{measure} {pairs:,}' for measure, pairs in left.items())
-    show_note(f'Stopped. Of {opened.rows:,} pairs are still without a value: {lacking}. The same command goes on.',
+    show_note(f'Stopped. Of {opened.rows:,} pairs are still without a value: {lacking}. The same command resumes.',
               'yellow')
     raise typer.Exit(130)
 

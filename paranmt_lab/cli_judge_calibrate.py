@@ -47,7 +47,7 @@ def calibrate_(
     campaign:list[str]=[], # Campaign whose ratings are used; may be repeated
     ratings:Path=None, # Table of ratings instead (.tsv, .csv, .jsonl, .parquet), or the folder of ParaBank's evaluation
     measure:list[str]=[], # Measure to take; may be repeated; all that the rated pairs have if none is given
-    fit:str='', # isotonic or logistic; nothing: isotonic for one measure, logistic for several
+    fit:str='', # isotonic, logistic or ordinal; nothing: isotonic for one measure, logistic for several
     strength_cuts:str='', # LOW,HIGH: strength is 1 up to LOW, 2 up to HIGH, 3 above; nothing: marks are 1, 2, 3
     fluency_cuts:str='', # The same for fluency
     discarded:str='no', # Discarded pairs are neither strong nor fluent (no), or are left out (out)

@@ -17,7 +17,7 @@ from .training.config import TrainConfig, train_config
 from .translate.config import NmtConfig
 
 # %% ../nbs/70_cli_train.ipynb #8a606e06
-PANELS = { # of the help for a translation model; a field in none of them stands under "Options"
+PANELS = { # of the help for a translation model; a field in none of them is listed under "Options"
     'Pairs': 'first second source_lang held_out weights development max_words',
     'Model': 'pieces segmenter joint dim feed_forward heads encoder_layers decoder_layers',
     'Loss and optimiser': 'learning_rate steps warmup cooldown average clip dropout label_smoothing '
@@ -38,7 +38,7 @@ def train_(
     preset:str='', # Values for all options that are not given: `reference` (the program of 2018) or `opusparcus`
     **options, # Fields of the configuration
 ):
-    "Train a sentence encoder on a corpus; killed or stopped, it goes on when given again."
+    "Train a sentence encoder on a corpus; if it is killed or stopped, the same command resumes it."
     from paranmt_lab.training.loop import train
     run = train(train_config(name, corpus, preset, **typed_options(context, options)), settings())
     if not run.finished: raise typer.Exit(130)
@@ -73,7 +73,7 @@ def sweep_(
     preset:str='', # Values for all options that are not given: `reference` (the program of 2018) or `opusparcus`
     **options, # Fields of the configuration
 ):
-    """Train a run for each combination of some values; stopped, it goes on when given again.
+    """Train a run for each combination of some values; if it is stopped, the same command resumes it.
     The table is in sweeps/NAME.parquet; figures are Pearson's r x 100."""
     from paranmt_lab.training.sweep import grid, sweep
     fields = _varied(vary)
@@ -85,7 +85,7 @@ def sweep_(
     _show_sweep(name, table)
     if (table.status == 'finished').all(): return
     show_note(f"{(table.status != 'finished').sum()} of {len(table)} runs are not finished: "
-              'the same command goes on.', 'yellow')
+              'the same command resumes.', 'yellow')
     raise typer.Exit(130)
 
 # %% ../nbs/70_cli_train.ipynb #75278169

@@ -17,7 +17,7 @@ translate_app = command_group()
 @command(translate_app, 'run', Decoding, example='paranmt translate run cs-en pairs --beam-size 12 --n-best 12')
 def translate_run(
     bitext:str, # Corpus with sources and references
-    name:str, # Corpus of pairs to make, or to go on with
+    name:str, # Corpus of pairs to make, or to resume
     *,
     # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR
     engine:str='ct2:marian-cs-en-tiny',
@@ -26,7 +26,7 @@ def translate_run(
     cluster:str='', # ray: spread over the nodes of a Ray cluster (RAY_ADDRESS); nothing: this machine
     **options, # Fields of `Decoding`
 ):
-    "Back-translate a bitext into English-English pairs; killed or stopped, it goes on when given again."
+    "Back-translate a bitext into English-English pairs; if it is killed or stopped, the same command resumes it."
     from paranmt_lab.translate.driver import translate_corpus, workers_of
     s = workers_of(settings(), engine_workers)
     pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, Decoding(**options), part_size, cluster)

@@ -25,7 +25,7 @@ ROWS = [c for c in PAIRS.names if c != 'pair_id']
 def shared_measures(
     corpora:Sequence[Corpus], # Corpora
 ) -> list[str]:               # Measures that all of them have
-    "What can be carried along."
+    "Measures that can be carried along."
     return sorted(set.intersection(*(set(c.measures()) for c in corpora)))
 
 # %% ../nbs/23_corpora.ipynb #d5d58997
@@ -48,7 +48,7 @@ def _cut(batches, keep, shard_rows):
 
 # %% ../nbs/23_corpora.ipynb #366d89eb
 def _facts(corpora, name, operation, shard_rows):
-    "What decides the content of a new corpus, after all that can be checked before."
+    "Facts that decide the content of a new corpus, after all checks that are possible before."
     if shard_rows < 1: raise ValueError(f'shard_rows = {shard_rows}, expected at least 1')
     if empty := [c.name for c in corpora if not c.shards]:
         raise ValueError(f"nothing in {', '.join(empty)} to take: import or translate first")

@@ -36,7 +36,7 @@ def _progress(corpus, stage, facts):
 
 # %% ../nbs/05_state.ipynb #4055ff0d
 class State(NamedTuple):
-    "What a corpus is fit for."
+    "Uses for which a corpus is complete enough."
     status: str           # empty, running, stopped, failed, damaged or finished
     notes: list[str]      # One sentence for each thing that is wrong, with what to do
 
@@ -65,9 +65,9 @@ def state_of(
 
 # %% ../nbs/05_state.ipynb #060c941a
 def require_whole(
-    *corpora:Corpus,    # Corpora that something is to be derived from
+    *corpora:Corpus,    # Corpora to derive something from
     measures:bool=False, # Their measures must be whole too
-    readable:bool=True,  # Each shard must be readable; a stage that can go on with the others says no
+    readable:bool=True,  # Each shard must be readable; a stage that can use the others alone says no
 ):
     "Refuse corpora that are half made, or whose shards are missing or damaged; the error says what to do."
     for corpus in corpora:

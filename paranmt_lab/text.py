@@ -134,7 +134,7 @@ class Vocabulary:
     def __init__(self,
         tokens:Sequence[str],            # Distinct tokens in the order of their rows
         counts:Sequence[int]|None=None,  # How often each occurred in the training data; None says nowhere
-        policy:str='vector',             # What becomes of an unknown token: `vector`, `drop` or `reference`
+        policy:str='vector',             # Treatment of an unknown token: `vector`, `drop` or `reference`
         split:str='words',               # How text was cut into words: one of `SPLITS`
     ):
         if policy not in POLICIES: raise VocabularyError(f"policy {policy!r}, expected one of {', '.join(POLICIES)}")

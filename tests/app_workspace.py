@@ -21,6 +21,8 @@ from paranmt_lab.evaluation.tasks import BASELINES, evaluate
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
+from paranmt_lab.lexicon.building import build_lexicon
+from paranmt_lab.lexicon.shards import Conditions
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.settings import Settings, settings
 from paranmt_lab.training.config import train_config
@@ -87,6 +89,7 @@ def build(folder: Path) -> Settings:
     train(train_config('word-trigram-m20', model='WORD,TRIGRAM', selection='strong', megabatch=20, **small),
           s, show=False)
     evaluated('token-overlap', s)
+    build_lexicon(corpus, 'words', s, Conditions(score=''), show=False)
     hostile = Corpus.create('hostile', s)
     hostile.write_pairs(
         0, pd.DataFrame({'reference': HOSTILE, 'translation': HOSTILE[::-1], 'corpus': ['<b>web</b>'] * len(HOSTILE)}))

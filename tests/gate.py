@@ -1,6 +1,6 @@
 """Checks before a commit, on files as they are, committed or not.
 
-    python tests/gate.py check    # ruff; lists, notebooks and library renewed and compared; imports run downward
+    python tests/gate.py check    # files renewed and compared; ruff; wording and spelling; imports run downward
     python tests/gate.py quick    # the same, then notebooks and tests of what was changed, within a minute in all
 """
 import hashlib
@@ -57,6 +57,8 @@ def check():
         remedies.append(f'renewed just now; look at them with `git diff` and commit them with the notebooks:{files}')
     if not run('ruff', [BIN / 'ruff', 'check', '--output-format', 'concise', '.']):
         remedies.append('mend what ruff names; it sorts imports itself: .venv/bin/ruff check --fix --select I .')
+    if not run('wording and spelling', [sys.executable, 'tests/wording.py']):
+        remedies.append('rewrite the places named above; docs/style.md has examples')
     if not run('imports run downward', [BIN / 'lint-imports']):
         remedies.append('move what is imported to a lower floor, or the notebook that needs it to a higher one')
     return remedies

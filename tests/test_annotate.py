@@ -721,7 +721,7 @@ def test_a_researcher_reaches_every_page(signed_in, guarded):
     ada.open('team')
     links = {a.get_attribute('href').rsplit('/', 1)[-1]
              for a in ada.tab.query_selector_all('[data-testid=stSidebarNavLink]')}
-    assert {'annotate', 'training', 'sts-results'} <= links
+    assert {'annotate', 'training', 'results'} <= links
     assert 'New campaign' in ada.tab.inner_text('[data-testid=stMain]')
     for path in PAGES:                                                # and leaves from each
         ada.tab.goto(f'{guarded[0]}/{path}')

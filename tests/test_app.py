@@ -276,8 +276,9 @@ def test_stroke_over_the_histogram(page, workspace):
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
+            'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
-            'sts-results': {'systems', 'paper', 'task'}, 'back-translation': {'corpus'}}
+            'results': {'systems', 'view'}, 'back-translation': {'corpus'}}
 
 
 @pytest.mark.parametrize('path', COMPLETE)
@@ -823,9 +824,45 @@ def test_map_of_many_domains(page, workspace):
     assert len(list((workspace / 'corpora/domains/cache/maps').glob('*.parquet'))) == 1
 
 
-def test_sts_results(page, workspace):
+def test_neighbours(page, workspace):
+    "Both encoders' nearest sentences are those of a product over all; a sentence is typed, kept and inert."
+    from dataclasses import replace
+
+    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.models import open_model
+    from paranmt_lab.settings import settings
+    lab = replace(settings(), workspace=workspace)
+    names = ['run:trigram-m1', 'run:word-trigram-m20']
+    chosen = dict(corpus='talk-reworded', encoder=names[0], beside=names[1], neighbours=7)
+    page.open('neighbours', **chosen, sentence='I do not know where he is.')
+    page.tab.wait_for_selector('.st-key-near_1_box canvas', state='attached')
+    page.settle()
+    texts = Corpus.open('talk-reworded', lab).frame(['reference']).reference.unique()
+    for place, name in enumerate(names):
+        encoder = open_model(name, lab)
+        cosines = encoder.similarity(['I do not know where he is.'] * len(texts), list(texts))
+        shown = page.saved(f'near_{place}_save')
+        assert shown.sentence.tolist() == list(texts[np.argsort(-cosines, kind='stable')[:7]])
+        np.testing.assert_allclose(shown.cosine, np.sort(cosines)[::-1][:7], atol=1e-5)
+    assert f'{len(texts):,} sentences; the ticks' in page.text()
+    page.shot('neighbours')
+    page.tab.get_by_label('Sentence', exact=True).fill('<img src=x onerror="window.hacked = 1"> **late**')
+    page.tab.keyboard.press('Enter')
+    page.settle()
+    assert page.address_bar()['sentence'] == ['<img src=x onerror="window.hacked = 1"> **late**']
+    page.open('neighbours', **chosen | dict(corpus='hostile', column='translation'))
+    page.tab.wait_for_selector('.st-key-near_1_box canvas', state='attached')
+    page.settle().shot('hostile-neighbours')
+    assert page.tab.evaluate('window.hacked') is None
+    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
+                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+
+
+def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
-    page.open('sts-results')
+    page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
+    page.shot('results')
+    page.open('results', view='By data set')
     table = page.table('by_dataset').set_index(['task', 'dataset'])
     for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
         file = f'{workspace}/runs/{run}/results.parquet'
@@ -834,6 +871,8 @@ def test_sts_results(page, workspace):
         for key, cell in table[run].items():
             if pd.isna(stored[key]): assert cell in ('not available', 'None', '')
             else: assert abs(float(cell) - 100 * stored[key]) < 0.051
+    page.shot('results-by-dataset')
+    page.open('sts-results', view='By year')
     rest = page.table('others').set_index(['system', 'source'])
     graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index(
         ['task', 'metric']).value['graded', 'pearson']
@@ -841,7 +880,10 @@ def test_sts_results(page, workspace):
     years = page.table('by_year').set_index(['system', 'source'])
     assert years['2014']['WORD,TRIGRAM', 'paranmt.8'] == '77.4'
     assert '2013 without SMT' in years or not (years['2012'].loc[:, 'ours'] != 'not available').any()
-    page.shot('sts-results')
+    page.shot('results-by-year')
+    page.open('results', view='Pairs', set='graded sample')
+    assert 'Pearson' in page.text() and 'largest errors' in page.text()
+    page.shot('results-pairs')
 
 
 def test_hostile_text_is_inert(page, workspace):
@@ -876,7 +918,8 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
     ('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'),
     ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
     ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'),
-    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('sts-results', 'systems')])
+    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('neighbours', 'beside'),
+    ('results', 'systems')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
@@ -892,7 +935,7 @@ def test_dark(browser, app):
     page = Page(browser, app)
     page.tab.emulate_media(color_scheme='dark')
     for path, address in {'score-ranges': dict(corpus='talk-reworded', measure='trigram_overlap', range='0.3:0.8'),
-                          'sts-results': {}, 'back-translation': {},
+                          'results': {}, 'back-translation': {},
                           'negatives': dict(run='word-trigram-m20', probe=30),
                           'negatives-recorded': dict(view='recorded'), 'training': {}}.items():
         page.open(path.removesuffix('-recorded'), **address).shot(f'{path}-dark')
@@ -905,7 +948,7 @@ def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
     for module in ('overview', 'back_translation', 'score_ranges',
-                   'training', 'negatives', 'embedding_map', 'sts_results'):
+                   'training', 'negatives', 'embedding_map', 'neighbours', 'results'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from paranmt_lab.calibration.curves import Additive, Curve, as_json, from_json, probability_slowly
-from paranmt_lab.calibration.fits import Choice, fit_curves, fit_logistic
+from paranmt_lab.calibration.fits import Choice, _ordinal_loss, fit_curves, fit_logistic, fit_ordinal
 from paranmt_lab.calibration.fitting import calibrate, calibrate_corpus, facts_of, usable_measures
 from paranmt_lab.calibration.model import Calibration, open_calibration, save_calibration
 from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings, with_measures
-from paranmt_lab.calibration.validation import auc, auc_slowly, aucs, folds_of, out_of_fold, resampled
+from paranmt_lab.calibration.validation import auc, auc_slowly, aucs, fit_chosen, folds_of, out_of_fold, resampled
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.filters.table import measure_of
@@ -240,3 +240,69 @@ def test_a_calibration_of_a_calibration_is_refused(talk, lab):
     found = with_measures(rated, talk, ['unigram_overlap'])
     calibration = calibrate(found, {'unigram_overlap': facts_of(talk, 'unigram_overlap')}, times=20)
     assert list(calibration.targets) == ['strong'] and 'fluent' in calibration.fitted['not_fitted']
+
+
+# ---- the pairs that a calibration knows
+
+def rated_talk(talk):
+    "Rated pairs of the corpus: strong where half of the words are shared, with some chance."
+    pairs = talk.frame(['reference', 'translation', 'unigram_overlap', 'translation_length']).dropna()
+    pairs = pairs[pairs.translation.str.strip() != ''].drop_duplicates(['reference', 'translation'])
+    rng = np.random.default_rng(0)
+    grade = np.clip(np.round(1 + 2 * pairs.unigram_overlap + rng.normal(0, .6, len(pairs))), 1, 3)
+    return pairs.assign(strength=grade, strong=(grade == 3).astype(float), fluency=3., fluent=1.,
+                        group=pd.factorize(pairs.reference)[0])
+
+
+def test_a_note_where_the_pairs_were_fitted_to_and_none_elsewhere(talk, lab):
+    score(talk, ['unigram_overlap', 'translation_length'], show=False)
+    found = rated_talk(talk)[:150]
+    takes = {c: facts_of(talk, c) for c in ('unigram_overlap', 'translation_length')}
+    save_calibration(calibrate(found, takes, times=20), 'own', lab)
+    known = found.reference.str.casefold().unique()
+    pairs = int(talk.frame(['reference']).reference.str.casefold().isin(known).sum())
+    [note] = score(talk, ['p_strong'], ['calibration:own'], show=False).attrs['notes']
+    assert f'ratings of the references of {pairs:,} of the {talk.rows:,} pairs of talk' in note
+    assert talk.manifest('score-p_strong@own')['notes'] == [note]
+    other = Corpus.create('other', lab)
+    other.write_pairs(0, dict(reference=['Nobody rated this.'], translation=['No one rated it.']))
+    assert score(other, ['p_strong'], ['calibration:own'], show=False).attrs['notes'] == []
+    (lab.models / 'own/seen.npy').unlink()  # as calibrations were before
+    assert len(open_calibration('calibration:own', lab).seen) == 0
+    (lab.models / 'own/seen.npy').write_bytes(b'torn')
+    with pytest.raises(ValueError, match='seen.npy cannot be read .* fit the calibration again'):
+        open_calibration('calibration:own', lab)
+
+
+# ---- ordinal
+
+def test_an_ordinal_fit_is_the_minimum_and_knows_more_than_two_labels():
+    from scipy.optimize import check_grad
+    x, _, groups = made_up(300)
+    rng = np.random.default_rng(1)
+    latent = 1.5 * x.a - .5 * x.b + rng.logistic(size=len(x))
+    grades = np.digitize(latent, [-1, 1]) + 1.
+    curves = fit_ordinal(x, grades, Choice(0, 10.))
+    slope = np.ptp(curves.curves['a'].height) / np.ptp(curves.curves['a'].at)
+    assert abs(slope - 1.5) < .15  # as it was drawn
+    truth = 1 / (1 + np.exp(-(1.5 * x.a - .5 * x.b - 1)))
+    assert np.abs(curves(x) - truth).mean() < .02
+    level, X = grades.astype(int) - 1, x.to_numpy()
+    at = np.array([.3, -.2, -.5, .1])
+    assert check_grad(lambda a: _ordinal_loss(a, X, level, .1, 3)[0], lambda a: _ordinal_loss(a, X, level, .1, 3)[1],
+                      at) < .05
+    assert abs(float(fit_ordinal(x, np.full(len(x), 3.))(x).mean()) - 1) < .01  # one label alone
+    p = out_of_fold(x, grades, groups, lambda v, y, g: fit_chosen(v, y, g, 'ordinal'))
+    assert auc(p, (grades == 3).astype(float), folds_of(groups)) > .8
+
+
+def test_the_kind_of_a_fit_is_recorded_and_a_wrong_one_refused(talk):
+    score(talk, ['unigram_overlap', 'translation_length'], show=False)
+    found = rated_talk(talk)
+    takes = {c: facts_of(talk, c) for c in ('unigram_overlap', 'translation_length')}
+    made = {kind: calibrate(found, takes, kind=kind, times=20) for kind in ('', 'ordinal')}
+    assert [c.fitted['fit'] for c in made.values()] == ['logistic', 'ordinal']
+    auc_of = {kind: next(r['value'] for r in c.figures if r['metric'] == 'auc') for kind, c in made.items()}
+    assert abs(auc_of[''] - auc_of['ordinal']) < .03
+    with pytest.raises(ValueError, match="unknown fit 'probit', expected isotonic or logistic or ordinal"):
+        calibrate(found, takes, kind='probit', times=20)

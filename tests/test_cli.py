@@ -240,7 +240,7 @@ def test_a_stopped_job_is_listed_with_the_command_that_goes_on(paranmt, scored):
     command = f'paranmt train first {NAME} --epochs 3'
     write_json(folder / 'progress.json', dict(status='stopped', what='pairs', done=400, total=4996, command=command))
     shown = paranmt('list', COLUMNS='300').stdout
-    assert f'runs/first: stopped at 400 of 4,996 pairs; to go on: {command}' in shown
+    assert f'runs/first: stopped at 400 of 4,996 pairs; to resume: {command}' in shown
 
 
 def test_graded_pairs_that_are_not_there_are_an_error(paranmt):

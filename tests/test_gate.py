@@ -3,7 +3,10 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 import gate
+import wording
 
 
 def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
@@ -45,3 +48,24 @@ def test_the_environment_of_another_checkout_is_left_as_it_is(tmp_path):
     (tmp_path / '.venv').unlink()
     (tmp_path / 'other').rename(tmp_path / '.venv')
     assert setup().returncode != 0, 'an environment of its own is installed into'
+
+
+@pytest.mark.parametrize('text, found', [
+    ('What is no negative.', ['a statement that begins with "What"', '"is no negative"']),
+    ('It works. What remains is time.', ['a statement that begins with "What"']),
+    ('What is a negative? A sentence.', []),
+    ('Whoever reads it should know.', ['"whoever"']),
+    ('The sign stands for a sum.', []),
+    ('The row stands beside it.', ['"stands"']),
+])
+def test_patterns_of_the_style_are_seen(text, found):
+    assert [name for name, _ in wording.patterns_in(text)] == found
+
+
+def test_misspellings_are_seen_in_prose_and_docstrings_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(wording, 'ROOT', tmp_path)
+    page, script = tmp_path / 'page.md', tmp_path / 'script.py'
+    page.write_text('We recieve `recieve` twice.')  # codespell:ignore
+    script.write_text('def f():\n    "Seperate."\n    return "recieve"  # whole\n')  # codespell:ignore
+    lines = wording.misspellings({path: list(wording.prose(path)) for path in (page, script)})
+    assert sorted(line.partition(':')[0] for line in lines) == ['page.md', 'script.py']

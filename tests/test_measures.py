@@ -11,17 +11,22 @@ import pytest
 from hypothesis import example, given, settings as how, strategies as st
 
 from paranmt_lab.corpus import Corpus
+from paranmt_lab.encoders.words import word_vectors
+from paranmt_lab.filters.alignment import alignment_slowly, word_alignment
 from paranmt_lab.filters.characters import character_column, character_overlap_slowly, identical_slowly
+from paranmt_lab.filters.diversity import evenness_slowly
 from paranmt_lab.filters.edits import distance_slowly
 from paranmt_lab.filters.measures import ngram_overlap, overlap_slowly
 from paranmt_lab.filters.scoring import BatchArguments, score, score_batch
 from paranmt_lab.filters.table import MEASURES, characters, model_kind, tokens
 from paranmt_lab.filters.tokens import TokenColumn, token_column, token_columns
 from paranmt_lab.filters.words import copied_slowly, repetition_slowly, words_slowly
+from paranmt_lab.models import open_model
 from paranmt_lab.settings import settings
 from paranmt_lab.text import tokenize
 
 NONE = float('nan')
+TINY = {'sentence_bleu': 1e-38} # a BLEU may be as small as that; an evenness of 0 has the rounding of a logarithm
 LEXICAL = [name for name, m in MEASURES.items() if m.takes and {a.kind for a in m.takes} <= {'tokens', 'characters'}]
 
 
@@ -52,7 +57,7 @@ OF_TOKENS = {
     'near_identity': lambda r, t: 1 - distance_slowly(r, t) / max(len(r), len(t))}
 OF_TEXTS = {'identity': identical_slowly, 'character_trigram_overlap': character_overlap_slowly}
 OF_ONE = {'length': len, 'unigram_repetition': lambda t: repetition_slowly(t, 1),
-          'trigram_repetition': lambda t: repetition_slowly(t, 3)}
+          'trigram_repetition': lambda t: repetition_slowly(t, 3), 'word_evenness': evenness_slowly}
 
 
 def slowly(source, reference, translation):
@@ -76,7 +81,8 @@ def compare(rows):
     for name in LEXICAL:
         wanted = np.array([row[name] for row in slow])
         assert fast[name].dtype == np.float32
-        if name == 'sentence_bleu': np.testing.assert_allclose(fast[name], wanted, 2e-6, 1e-38, err_msg=name)
+        if name == 'sentence_bleu' or 'evenness' in name:
+            np.testing.assert_allclose(fast[name], wanted, 2e-6, TINY.get(name, 1e-6), err_msg=name)
         else: np.testing.assert_array_equal(fast[name], wanted.astype(np.float32), err_msg=name)
     return sum(np.isfinite(fast[name]).sum() for name in LEXICAL)
 
@@ -88,7 +94,7 @@ AWKWARD = ['', ' ', None, '!', 'a', 'Word', 'no no no no', "don't n't 'll", 'İs
 
 
 def test_every_lexical_measure_has_a_slow_definition():
-    assert set(slowly('a', 'a', 'a')) == set(LEXICAL) and len(LEXICAL) == 15
+    assert set(slowly('a', 'a', 'a')) == set(LEXICAL) and len(LEXICAL) == 17
 
 
 def test_awkward_pairs():
@@ -192,6 +198,35 @@ def test_sides_that_cannot_be_compared_are_refused():
 def test_words_have_three_characters():
     assert words_slowly(tokenize("They'll say n't to 're of café cafés 東京都 1,250 €5000")) == [
         'they', 'say', 'café', 'cafés', '東京都', '250', '5000']
+
+
+# ---- words aligned by their vectors
+
+def test_alignment_is_its_definition_on_awkward_and_real_pairs():
+    vectors = word_vectors(open_model('paraphrase-scorer'))
+    short = [text for text in AWKWARD if text is None or len(text) < 200]
+    file = settings().resources / 'train/paraphrase/wmt21-23.parquet'
+    some = pq.read_table(file, columns=['reference', 'hypothesis']).slice(0, 60) if file.exists() else None
+    pairs = [(a, b) for a in short for b in short] + (list(zip(*some.to_pydict().values())) if some else [])
+    fast = word_alignment(*zip(*pairs), vectors)
+    slow = [NONE if None in pair else alignment_slowly(*map(tokenize, pair), vectors) for pair in pairs]
+    np.testing.assert_allclose(fast, slow, atol=2e-5)
+    np.testing.assert_allclose(word_alignment(*zip(*[(b, a) for a, b in pairs]), vectors), fast, atol=1e-6)
+    assert word_alignment([], [], vectors).shape == (0,)
+
+
+def test_an_encoder_without_words_is_refused_and_passed_over(tmp_path):
+    corpus = Corpus.create('talk', replace(settings(), workspace=tmp_path))
+    corpus.write_pairs(0, dict(reference=['Where is it?', 'Yes.', ''], translation=['Where?', None, 'No.']))
+    trigrams = {'trigrams': open_model('paraphrase-scorer').remodelled('TRIGRAM')}
+    with pytest.raises(ValueError, match='encoder:trigrams has none: name one that reads words'):
+        score(corpus, ['word_alignment'], trigrams, show=False)
+    assert corpus.measures() == []
+    score(corpus, (), trigrams, show=False)
+    assert 'paraphrase_score@trigrams' in corpus.measures() and 'word_alignment@trigrams' not in corpus.measures()
+    score(corpus, ['word_alignment'], ['paraphrase-scorer'], show=False)
+    found = corpus.frame(['word_alignment@paraphrase-scorer']).iloc[:, 0]
+    assert found.isna().tolist() == [False, True, True] and .5 < found[0] < 1
 
 
 # ---- in a corpus

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb')) if '.ipynb_checkpoints' not in path.parts]
-PAGES = [ROOT / 'README.md', *sorted((ROOT / 'data/models').rglob('*.md')),
-         *sorted((ROOT / 'data/sample').rglob('*.md'))]
+PAGES = [*sorted(ROOT.glob('*.md')), *sorted((ROOT / 'docs').glob('*.md')),
+         *sorted((ROOT / 'data/models').rglob('*.md')), *sorted((ROOT / 'data/sample').rglob('*.md'))]
 DRAWN = {'image/svg+xml', 'image/png'}
 
 

@@ -280,7 +280,7 @@ def test_a_stopped_scoring_exits_with_130(corpora):
     assert process.returncode == 130 and all(left.values()), said
     said = ' '.join(said.split())
     for m, pairs in left.items(): assert f'{m} {pairs:,}' in said
-    assert 'The same command goes on' in said
+    assert 'The same command resumes' in said
     process = cli(corpus, 'score', corpus.name, *OVERLAPS)
     assert process.communicate(timeout=120) and process.returncode == 0 and corpus.measures() == sorted(OVERLAPS)
 

@@ -11,6 +11,7 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.evaluation import tables
 from paranmt_lab.evaluation.published import published, published_figures
 from paranmt_lab.evaluation.tables import formatted_table, joined_table, keep_measured, measured, table_list
+from paranmt_lab.filters.scoring import score
 from paranmt_lab.models import open_model
 from paranmt_lab.settings import settings
 from paranmt_lab.statistics.describe import (
@@ -32,6 +33,7 @@ from paranmt_lab.statistics.diversity import (
     repeated_slowly,
 )
 from paranmt_lab.statistics.idf import average_idf, open_counts, rank_counts, text_counts, wordfreq_counts, words
+from paranmt_lab.statistics.report import Questions, describe_corpus
 from paranmt_lab.text import ngrams, tokenize
 
 
@@ -127,6 +129,39 @@ def test_sentences_without_a_parse_are_counted():
     entropy_, absent = parse_statistics(texts, open_model('link:en'))
     assert (entropy_.n, absent.n) == (3, 4) and absent.figure.value == .25
     assert 'link-grammar' in entropy_.protocol
+
+
+def test_a_report_has_every_side_of_every_domain_whatever_they_hold(tmp_path, monkeypatch):
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
+    corpus = Corpus.create('odd')
+    odd = ['', ' ', None, '!', 'ΟΔΟΣ', '<b>x</b>', 'no no no no', 'very long ' * 2000]
+    corpus.write_pairs(0, dict(reference=['a b c'] * 8, translation=odd, corpus=['x', "it's", None, ''] * 2))
+    report = describe_corpus(corpus, Questions(counts=wordfreq_counts(), resamples=20))
+    assert report.groupby('side', sort=False).domain.unique().map(list).to_dict() == dict.fromkeys(
+        ('reference', 'translation', 'difference'), ['', "it's", 'x'])
+    inside = report.dropna(subset=['value', 'low'])
+    assert (inside.low <= inside.value + 1e-9).all() and (inside.value <= inside.high + 1e-9).all()
+    whole = word_statistics(odd[0::4], wordfreq_counts(), 20)
+    found = report[(report.domain == 'x') & (report.side == 'translation')].set_index('metric').value
+    for s in whole: assert found[s.name] == pytest.approx(s.figure.value, nan_ok=True), s.name
+    empty = Corpus.create('empty')
+    with pytest.raises(ValueError, match='empty has no pairs to describe'): describe_corpus(empty)
+    with pytest.raises(ValueError, match='n = 0, expected at least 1'): Questions(n=0)
+
+
+def test_idf_is_a_measure_by_counts_that_have_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
+    corpus = Corpus.create('talk')
+    corpus.write_pairs(0, dict(reference=['The dog barks.', 'The cat.'], translation=['...', None]))
+    for name, source in dict(wordfreq=wordfreq_counts(), talk=open_counts('corpus:talk:words')).items():
+        score(corpus, ['reference_idf', 'translation_idf'], [f'counts:{name}'], show=False)
+        frame = corpus.frame([f'reference_idf@{name}', f'translation_idf@{name}'])
+        wanted = average_idf(['The dog barks.', 'The cat.'], source)
+        np.testing.assert_allclose(frame[f'reference_idf@{name}'], wanted, rtol=1e-6)
+        assert frame[f'translation_idf@{name}'].isna().all()
+    with pytest.raises(ValueError, match="takes a model of the kind 'counts': name one, as counts:NAME"):
+        score(corpus, ['reference_idf'], show=False)
+    with pytest.raises(FileNotFoundError, match='nosuch'): score(corpus, ['reference_idf'], ['counts:nosuch'])
 
 
 def test_no_text_at_all_gives_no_figure():

@@ -19,14 +19,14 @@ from paranmt_lab.evaluation.results import (
     record_results,
     results_frame,
 )
-from paranmt_lab.evaluation.sts import SETS, YEARLY, sts_sets, yearly_means
+from paranmt_lab.evaluation.sts import SETS, YEARLY, of_datasets, sts_sets, yearly_means
 from paranmt_lab.evaluation.tasks import BASELINES, Baseline, evaluate
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.settings import settings
 
 SIZES = {'STS12': [750, 750, 459, 750, 399], 'STS13': [750, 561, 189, 750], 'STS14': [450, 300, 750, 750, 750, 750],
          'STS15': [375, 750, 375, 750, 750], 'STS16': [254, 249, 230, 244, 209], 'STS17': [250],
-         'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927]}
+         'STS-B': [5749, 1500, 1379], 'SICK': [4500, 500, 4927], 'PIT-2015': [4727, 972]}
 OVERLAP = BASELINES['token-overlap']
 
 
@@ -135,7 +135,7 @@ def test_a_year_is_the_plain_mean_of_its_sets(everything):
     assert (results.status == 'ok').all() and results.task.drop_duplicates().tolist() == list(SETS)
     means = yearly_means(results).set_index('task').value
     assert list(means.index) == YEARLY
-    for task, rows in pearsons(results[results.task.isin(YEARLY)]).groupby('task'):
+    for task, rows in of_datasets(pearsons(results[results.task.isin(YEARLY)])).groupby('task'):
         assert means[task] == pytest.approx(rows.value.mean())
     side = side_by_side(compare_results({'length': results}))
     assert side['2013'].notna()[0] and side['2013 without SMT'].isna().all()
@@ -181,8 +181,8 @@ def test_results_of_an_earlier_version_are_read_shown_and_merged(everything, tmp
     run = Run.create(tmp_path / 'runs', 'x', {})
     path = run.folder / 'results.parquet'
     new = record_results(run, 'x', measure(token_overlap, everything, graded=settings().sample / 'graded.tsv'))
-    stored = read_results(path)
-    in_the_earlier_form(new).to_parquet(path)
+    stored = of_datasets(read_results(path)).assign(low=np.nan, high=np.nan).reset_index(drop=True)
+    in_the_earlier_form(of_datasets(new)).to_parquet(path)
     old = read_results(path)
     pd.testing.assert_frame_equal(old, stored)
     pd.testing.assert_frame_equal(side_by_side(compare_results({'x': old})), side_by_side(compare_results({'x': new})))
@@ -258,10 +258,55 @@ def test_what_is_not_available_is_named_where_it_was_asked_for(tmp_path, capsys)
     assert unavailable({}) == []
 
 
-def test_the_terminal_names_the_metric_of_a_task_that_has_another_one(capsys):
+def test_a_task_with_a_metric_of_its_own_has_a_table_of_its_own(capsys):
     from paranmt_lab.cli_measure import show_results
     rows = [dict(task='STS17', dataset='en-en', metric='pearson', value=.8, n=250, system='a'),
-            dict(task='detection', dataset='sample', metric='auc', value=.7, n=160, system='a')]
-    for n, title in (1, "over a year's data sets; * without"), (2, "data sets, auc x 100 on detection; * without"):
+            dict(task='made-up', dataset='sample', metric='auc', value=.7, n=160, system='a'),
+            dict(task='vectors', status='not possible: the system has no encode', system='a')]
+    own, reason = 'made-up: figures x 100', 'a, vectors: not possible'
+    for n, titles in ((1, []), (2, [own]), (3, [own, reason])):
         show_results({'a': results_frame(rows[:n])}, paper=False)
-        assert title in ' '.join(capsys.readouterr().out.split())
+        said = ' '.join(capsys.readouterr().out.split())
+        assert 'STS17' in said and '80.0' in said and ('auc' in said) == (n > 1)
+        assert all(title in said for title in titles)
+
+
+def run_evaluate(line, resources, tmp_path, monkeypatch):
+    "The command `paranmt evaluate` in a workspace of its own."
+    from typer.testing import CliRunner
+
+    from paranmt_lab.cli_measure import measure_app
+    for name, folder in (('WORKSPACE', tmp_path / 'lab'), ('RESOURCES', resources)):
+        monkeypatch.setenv(f'PARANMT_{name}', str(folder))
+    monkeypatch.setenv('COLUMNS', '200')
+    return CliRunner().invoke(measure_app, ['evaluate', *line.split()])
+
+
+def test_a_suite_of_several_systems_goes_to_the_screen_and_into_a_file(everything, tmp_path, monkeypatch):
+    file, shown = tmp_path / 'f.csv', '--datasets --spearman --protocols'
+    line = f'token-overlap organisers-overlap --suite sts {shown} --output {file}'
+    done = run_evaluate(line, everything, tmp_path, monkeypatch)
+    assert done.exit_code == 0, done.exception
+    assert pd.read_csv(file).groupby('system').task.nunique().tolist() == [10, 10]
+    said = ' '.join(done.stdout.split())
+    for part in ("Spearman's rho x 100", 'with 95 % intervals', 'SentEval, by size', 'MTEB', 'PIT-2015', 'f.csv'):
+        assert part in said, part
+    assert 'Contamination' not in said  # a baseline was not trained
+
+
+@pytest.mark.parametrize('line, expected', [
+    ('token-overlap --suite sst', 'known are sts'), ('token-overlap --output f.xlsx', 'ends in .json'),
+    ('token-overlap --tasks STS12,STS2012', 'unknown tasks'), ('no-such-system --tasks STS12', 'no model')])
+def test_a_mistake_is_answered_before_anything_is_measured(everything, tmp_path, monkeypatch, line, expected):
+    done = run_evaluate(line, everything, tmp_path, monkeypatch)
+    assert done.exit_code == 1 and expected in str(done.exception)
+    assert not (tmp_path / 'lab/runs').exists()
+
+
+def test_a_row_of_the_table_may_name_its_function_by_its_place():
+    from paranmt_lab.evaluation.tasks import GROUPS, SUITES, TASKS, Imported, Task, choose_tasks
+    named = Task('named', 'detection', ('similarity',), 'evaluation.graded.token_overlap')
+    assert isinstance(named.run, Imported) and named.run(['a b'], ['a b']).tolist() == pytest.approx([1])
+    with pytest.raises(ModuleNotFoundError): Task('x', 'detection', (), 'evaluation.nowhere.f').run(None, None)
+    assert {group for groups in SUITES.values() for group in groups} == set(GROUPS)
+    assert {task.name for task in choose_tasks(suites=['all'])} == set(TASKS)

@@ -98,7 +98,7 @@ def test_a_stopped_sweep_says_so_and_goes_on(workspace):
     while not progress.exists() and time.time() < end and process.poll() is None: time.sleep(.2)
     process.send_signal(signal.SIGINT)
     said, wrong = process.communicate(timeout=120)
-    assert process.returncode == 130 and '4 of 4 runs are not finished: the same command goes on' in said, wrong
+    assert process.returncode == 130 and '4 of 4 runs are not finished: the same command resumes' in said, wrong
     assert not (workspace / 'runs/s-selection-many-seed-2').exists()
 
 

@@ -36,7 +36,7 @@ def test_the_error_of_a_worker_is_the_callers(error, args, expected, message, at
 
 
 def test_memory_is_blamed_for_a_killed_process_only():
-    with pytest.raises(RuntimeError, match='was killed, perhaps for want of memory'):
+    with pytest.raises(RuntimeError, match='was killed, perhaps for lack of memory'):
         list(in_processes(2, int, (), end, [(signal.SIGKILL,)] * 2))
     for work, args, why in ((end, (signal.SIGSEGV,), 'signal SIGSEGV'), (os._exit, (3,), 'exit code 3')):
         with pytest.raises(RuntimeError, match=f'worker process ended with {why}') as error:

@@ -4,8 +4,10 @@
         # AUC of every measure and of all together, for strength and fluency, three seeds of the folds
     python nbs/papers/calibration.py ship [keep]
         # data/models/parabank, fitted to all rated pairs: takes lexical measures and the shipped scorer
-    python nbs/papers/calibration.py compare ship keep
-        # both: the one command after the table of measures has changed
+    python nbs/papers/calibration.py fits [keep]
+        # logistic and ordinal fits of the same measures, and what the word alignment adds, three seeds of the folds
+    python nbs/papers/calibration.py compare ship fits keep
+        # all: the one command after the table of measures has changed
 
 PARANMT_RESOURCES names the folder that holds `human/parabank_eval`. The corpus is made and scored in a workspace of its
 own. `keep` writes the figures to nbs/papers/calibration.json. No sentence of the data is written anywhere else."""
@@ -15,11 +17,14 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from paranmt_lab.calibration.fits import Choice, fit_curves
 from paranmt_lab.calibration.fitting import calibrate_corpus, compare_filters, usable_measures
 from paranmt_lab.calibration.model import save_calibration
-from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read_ratings, with_measures
+from paranmt_lab.calibration.ratings import TARGETS, THIRDS, Scales, labelled_pairs, read_ratings, with_measures
+from paranmt_lab.calibration.validation import auc_table, out_of_fold
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.settings import settings
@@ -65,6 +70,27 @@ def compare(corpus, pairs):
          scales=asdict(SCALES), few=list(FEW), rows=rows)
 
 
+def fits(corpus, pairs):
+    "AUC of a logistic and of an ordinal fit with the default choice, and of the logistic one without the alignment."
+    columns, found = measures_there(corpus, pairs)
+    found = found[np.isfinite(found[columns].astype(float)).all(axis=1)]
+    others, groups = [c for c in columns if not c.startswith('word_alignment')], pd.factorize(found.group)[0]
+    tables = []
+    for seed in SEEDS:
+        for target, scale in TARGETS.items():
+            labels, grades = found[target].to_numpy(float), found[scale].to_numpy(float)
+            def predicted(some, answers, kind):
+                fit = lambda v, y, g: fit_curves(v, y, Choice(), kind)
+                return out_of_fold(found[some].astype(float), answers, groups, fit, seed=seed)
+            scores = pd.DataFrame({'logistic': predicted(columns, labels, 'logistic'),
+                                   'ordinal': predicted(columns, grades, 'ordinal'),
+                                   'without word alignment': predicted(others, labels, 'logistic')})
+            table = auc_table(scores, labels, groups, 'logistic', seed=seed).assign(target=target, seed=seed)
+            print(table.round(4).to_string(index=False), flush=True)
+            tables.append(table)
+    keep('fits', PATH, pairs=len(found), measures=columns, rows=pd.concat(tables).round(5).to_dict('records'))
+
+
 def ship(corpus, pairs, s):
     "The calibration of the repository, of the measures that every rated pair has."
     measures = [c for c in measures_there(corpus, pairs)[0] if not corpus.summary(c)['no_value']]
@@ -79,12 +105,13 @@ def ship(corpus, pairs, s):
 
 def main(words):
     todo = [w for w in words if w != 'keep']
-    if not todo or set(todo) - {'compare', 'ship'}: sys.exit(__doc__)
+    if not todo or set(todo) - {'compare', 'ship', 'fits'}: sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         os.environ['PARANMT_WORKSPACE'] = folder
         s = settings()
         corpus, pairs = rated_corpus(s)
         if 'ship' in todo: ship(corpus, pairs, s)
+        if 'fits' in todo: fits(corpus, pairs)
         if 'compare' in todo: compare(corpus, pairs)
 
 

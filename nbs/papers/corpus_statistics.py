@@ -119,7 +119,7 @@ def scores(s):
 
 
 def one_each(pairs, seed):
-    "One reference and one system's output of each source, at random; 1,000 Czech sources stand in several segments."
+    "One reference and one system's output of each source, at random; 1,000 Czech sources occur in several segments."
     return pairs.sample(frac=1, random_state=seed).drop_duplicates(['source_lang', 'source']).sort_values('segment')
 
 

@@ -15,6 +15,8 @@ nbs/papers/judging.ipynb.
         # repetition, IDF and length of references less those of translations
     python nbs/papers/judging.py examples NAME ... [keep]
         # P(R) of sentences of our own
+    python nbs/papers/judging.py tables
+        # backtranslation.8 and .10 of `paranmt table`, from the figures that were kept; nothing is trained
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`, `train/bitext` and `train/vectors`. `keep` writes the
 figures to nbs/papers/judging.json. Every step goes on where it was stopped."""
@@ -28,10 +30,12 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from paranmt_lab.annotation.table3 import wilson
 from paranmt_lab.classifier.config import L2_GRID, ClassifierConfig
 from paranmt_lab.classifier.lists import random_translations, read_lists
 from paranmt_lab.classifier.training import accuracies, train_classifier
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.fields import alter, build
 from paranmt_lab.filters.probability import reference_probability
 from paranmt_lab.jobs.run import Run
@@ -258,6 +262,73 @@ def probabilities(names, s):
     return table
 
 
+METRICS = {'accuracy': 'accuracy', 'accuracy_references': 'accuracy of references',
+           'accuracy_translations': 'accuracy of translations'}
+SETS = {'unigram repetition': 'word repetition', 'trigram repetition': 'triple repetition', 'average IDF': 'IDF',
+        'length': 'length'}
+SPANNED = 'mean over the seeds; the interval spans those of all'
+SYSTEMS = {  # Runs of a row of our tables to its system, as the paper calls it, corpus and protocol
+    ('word-s0', 'word-s1', 'word-s2'): ('AVG', 'wmt21-23', 'one classifier of ten languages'),
+    ('lstm-s0', 'lstm-s1'): ('LSTM', 'wmt21-23', 'one classifier of ten languages'),
+    ('back-s0', 'back-s1', 'back-s2'): ('AVG', 'back', 'four best of one small system')} | {
+    (f'word-{language}',): ('AVG', 'wmt21-23', 'a classifier of one language') for language in LANGUAGES}
+
+
+def spanned(values, ends):
+    "The mean of some seeds, and the lowest and highest end of their intervals."
+    lows, highs = zip(*ends)
+    return dict(value=float(np.mean(values)), low=float(min(lows)), high=float(max(highs)))
+
+
+def accuracy_rows(runs, system, corpus, protocol):
+    "Rows of backtranslation.8 from the kept records of some seeds; the interval of each is Wilson's."
+    language = runs[0]['selection'] or ('cs' if corpus == 'back' else '')
+    each = [pd.DataFrame(run['rows']).set_index('language') for run in runs]
+    for task in ([language] if language else each[0].index):
+        parts = [frame.loc['all' if language else task] for frame in each]
+        for column, metric in METRICS.items():
+            sizes = [int(part.lists) * (2 if column == 'accuracy' else 1) for part in parts]
+            values = [float(part[column]) for part in parts]
+            ends = [wilson(value * n, n) for value, n in zip(values, sizes)]
+            yield dict(task=task, dataset=corpus, metric=metric, system=system, protocol=protocol,
+                       counterpart='News' if task in ('cs', 'de') else '', n=sizes[0], **spanned(values, ends))
+
+
+def correlation_rows(frames, system, corpus, protocol):
+    "Rows of backtranslation.10 from the kept records of some seeds: translations, by the pairs of each."
+    whole = pd.concat(frames)
+    whole = whole[(whole.side == 'translations') & whole.rho.notna()]
+    for (measure, pairs_of), part in whole.groupby(['measure', 'pairs_of'], sort=False):
+        spread = 1.96 / np.sqrt(part.pairs - 3)
+        ends = zip(np.tanh(np.arctanh(part.rho) - spread), np.tanh(np.arctanh(part.rho) + spread))
+        yield dict(task='all', dataset=SETS[measure], metric='spearman', n=int(part.pairs.iloc[0]),
+                   protocol=f'{system}, {corpus}, {pairs_of} pairs', **spanned(part.rho, ends))
+
+
+def origin_of(records, names):
+    "Columns that all rows of some runs share."
+    config = f"{', '.join(names)} of nbs/papers/judging.json" + f'; {SPANNED}' * (len(records) > 1)
+    shared = {key: records[0][key] for key in ('date', 'commit', 'command')}
+    seeds = ','.join(map(str, range(len(names))))
+    return shared | dict(machine=records[0]['processor'], config=config, seeds=seeds)
+
+
+def keep_tables():
+    "Write backtranslation.8 and .10 for `paranmt table`; the number of figures of each."
+    kept, counts = read_json(PATH), Counter()
+    for names, facts in SYSTEMS.items():
+        runs, rhos = ([kept[f'{kind} {name}'] for name in names if f'{kind} {name}' in kept]
+                      for kind in ('run', 'correlations'))
+        frames = [pd.DataFrame(record['rows']) for record in rhos]
+        rows = {'backtranslation.8': (runs, accuracy_rows(runs, *facts) if runs else ()),
+                'backtranslation.10': (rhos, correlation_rows(frames, *facts) if rhos else ())}
+        for table, (records, found) in rows.items():
+            frame = pd.DataFrame(found)
+            if len(frame): keep_measured(table, frame, **origin_of(records, names))
+            counts[table] += len(frame)
+    return dict(counts)
+
+
 if __name__ == '__main__':
     what, *names = [word for word in sys.argv[1:] if word != 'keep'] or ['']
     if what == 'corpus': print(make_corpus(settings()).to_string())
@@ -266,5 +337,6 @@ if __name__ == '__main__':
     elif what == 'correlations': print(correlations_of(names, settings()).round(3).to_string())
     elif what == 'back': print(make_back(settings()))
     elif what == 'differences': print(differences(names[0], settings()).round(4).to_string())
+    elif what == 'tables': print(keep_tables())
     elif what == 'examples': print(probabilities(names, settings()).round(2).to_string())
     else: sys.exit(__doc__)

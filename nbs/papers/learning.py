@@ -7,10 +7,11 @@
     python nbs/papers/learning.py bitext
         # `paraphrases-bitext`: with English sentences beside what they are in seven other languages
     python nbs/papers/learning.py train NAME ...
-        # runs, or all runs of a group, one after the other; finished ones are passed over
+        # runs, or all runs of a group, one after the other; finished ones are not trained again. learning.json keeps
+        # the figures, the config and the commit of each
     python nbs/papers/learning.py best
-        # models/paraphrase-best, the three averages that STS 2017 chooses: corpora, runs and all, some forty minutes of
-        # a core
+        # models/paraphrase-best: corpora, runs and concatenation, some forty minutes of a core. It is the best on
+        # STS 2017 of the concatenations of averages that were tried
     python nbs/papers/learning.py scorer
         # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
 
@@ -18,6 +19,7 @@ PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vect
 stopped."""
 import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,11 +27,13 @@ import pandas as pd
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, concatenate
 from paranmt_lab.evaluation.graded import read_graded
-from paranmt_lab.evaluation.sts import sts_sets, yearly_means
+from paranmt_lab.evaluation.results import read_results
+from paranmt_lab.evaluation.sts import YEARLY, sts_sets, yearly_means
 from paranmt_lab.evaluation.tasks import evaluate
-from paranmt_lab.fields import alter
+from paranmt_lab.fields import alter, flat
+from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select
-from paranmt_lab.settings import settings
+from paranmt_lab.settings import read_json, settings, write_json
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 from paranmt_lab.translate.driver import translate_corpus
@@ -96,7 +100,7 @@ def letters(texts): return texts.str.casefold().str.replace(r'\W+', '', regex=Tr
 
 
 def sentences_of_tests(s):
-    "All sentences of STS sets that are at hand, letters alone."
+    "All sentences of the STS sets on this machine, letters alone."
     there = sts_sets(s.resources)
     tests = pd.concat([read_graded(path) for path in there.path[there.available]])
     return set(letters(pd.concat([tests.sentence1, tests.sentence2])))
@@ -210,12 +214,54 @@ def chosen(names):
     return [c for name in names for c in every[name]]
 
 
+CONFIGS = {c.run.name: c for group in GROUPS.values() for c in group}
+FIGURES = Path(__file__).with_name('learning.json')
+
+
+def finished(name, s):
+    "The run of a name, if it is finished and its config is the script's; else None."
+    if not (s.runs / name / 'config.json').is_file(): return None
+    run, wanted = Run.open(s.runs, name), flat(CONFIGS[name]) if name in CONFIGS else {}
+    as_configured = all(run.config.get(field, value) == value for field, value in wanted.items())
+    return run if run.finished and as_configured else None
+
+
+def scores(results):
+    "Pearson's r x 100 by task and data set."
+    there = results[results.task.isin(YEARLY) & (results.status == 'ok') & (results.metric == 'pearson')]
+    return {f'{r.task} {r.dataset}': round(100 * r.value, 4) for r in there.itertuples()}
+
+
+def facts(run):
+    "The figures of a finished run, with its config and the commit that trained it."
+    metrics, done = run.metrics(), run.finished
+    # a run of few steps logs none
+    rate = round(metrics.pairs_per_second.median()) if 'pairs_per_second' in metrics else None
+    epochs = metrics.development.dropna().round(3).tolist() if 'development' in metrics else []
+    results = run.folder / 'results.parquet'
+    return dict(date=done['date'], commit=done['commit'], config=run.config, model=run.config['model'],
+                pairs=done['pairs'], dim=done['dim'], rate=rate, epochs=epochs,
+                scores=scores(read_results(results)) if results.is_file() else {})
+
+
+def known_figures(path=FIGURES):
+    "What earlier runs left in learning.json."
+    return read_json(path) if path.exists() else dict(made={}, runs={}, beside={}, negatives={})
+
+
+def keep(run, path=FIGURES):
+    "Write the figures of a finished run into learning.json, in place of those of an earlier run of that name."
+    known = known_figures(path)
+    known['runs'][run.name] = facts(run)
+    write_json(path, known)
+
+
 def train_runs(names, s):
-    "Train runs and those of some groups; STS 2017 of each, after each epoch."
+    "Train runs and those of some groups, keep their figures, print STS 2017 after each epoch."
     for config in chosen(names):
         run = train(config, s)
-        scores = run.metrics().dropna(subset='development').development
-        print(f"{config.run.name:30} STS17 {' '.join(f'{x:.2f}' for x in scores)}", flush=True)
+        keep(run)
+        print(f"{run.name:30} STS17 {' '.join(f'{x:.2f}' for x in facts(run)['epochs'])}", flush=True)
 
 
 def yearly_figures(encoder, s):
@@ -239,7 +285,8 @@ def make_scorer(s):
     return pd.DataFrame(figures).T.round(2)
 
 
-# of all concatenations of three averages that were tried the best on STS 2017; no other set has a say
+# Of the 24 concatenations of averages in learning.json this one is the best on STS 2017. To concatenate averages, and
+# nothing that holds a BLSTM, which STS 2017 prefers, was decided on the years.
 BEST = 'more-word-mean', 'bitext-trigram', 'bitext-fourgram'
 
 

@@ -59,7 +59,7 @@ def card_of(model, s): return (find_model(model, s) / 'README.md').read_text()
 
 
 def told(model, s):
-    "What a model's card says of its data and of the work."
+    "Data and work of a model, from its card."
     return {what.lower(): re.search(rf'\*\*{what}\*\*: (.*?)\.?\n', card_of(model, s))[1] for what in ('Data', 'Work')}
 
 

@@ -21,7 +21,7 @@ _OUTCOMES = dict(
     skipped='Skipped: others will get it.',
     commented='Comment saved.',
     late='This came after its lease had run out, and others had filled its places meanwhile. '
-         'It stands in the log and does not count.')
+         'It is in the log and does not count.')
 _UNDONE = dict(
     leased='Undone: the pair is back.',
     rated='Undone: the marks are {strength} and {fluency} again.',
@@ -29,7 +29,7 @@ _UNDONE = dict(
 
 # %% ../../nbs/34_annotation.answers.ipynb #e7fb3b4a
 def _outcome(turn, event):
-    "What became of an event, made from the event alone."
+    "The outcome of an event, from the event alone."
     e = turn.ask('SELECT id, kind, item, payload FROM events WHERE id = :e', e=event).one()
     payload = json.loads(e.payload)
     text = _UNDONE[payload['state']] if e.kind == 'undone' else _OUTCOMES[e.kind]

@@ -192,7 +192,7 @@ FORMATS = {'.jsonl': _write_jsonl, '.csv': _write_csv, '.parquet': _write_parque
 def export(
     log:EventLog,   # The database
     campaign:str,   # Name of the campaign
-    path:Path,      # What to write: `.jsonl`, `.csv`, `.parquet`, or a folder (no ending) for a dataset
+    path:Path,      # File to write: `.jsonl`, `.csv`, `.parquet`, or a folder (no ending) for a dataset
     at:int|str|datetime|None=None, # A past moment: number of an event, or a time; None is now
     force:bool=False, # Replace what is there; other files of a folder stay
 ) -> Path:          # The file or folder

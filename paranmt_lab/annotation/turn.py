@@ -42,7 +42,7 @@ class Empty:
 # %% ../../nbs/34_annotation.turn.ipynb #a2dc4948
 @dataclass(frozen=True)
 class Answer:
-    "What became of a message."
+    "The outcome of a message."
     event: int            # Number of the event that records it
     kind: str             # Kind of the event: may differ from the request, as `late` does from `rated`
     item: int             # Number of the item
@@ -64,7 +64,7 @@ FACTS = ('since', 'expires', *SCALES, 'seconds', 'reason')      # Fields of a pa
 # %% ../../nbs/34_annotation.turn.ipynb #08e8de7e
 def person(
     name:str, # As it was typed
-) -> str:     # As it stands in the database
+) -> str:     # As in the database
     "The name of a rater: the same letters are the same person, however they were typed."
     name = unicodedata.normalize('NFC', storable(name, 'annotator', 100)).strip()
     if not name or not name.isprintable(): raise Refused('Say who you are: a name of 1 to 100 characters')

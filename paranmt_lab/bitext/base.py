@@ -172,7 +172,7 @@ def needed(
 # %% ../../nbs/20_bitext.base.ipynb #b71f1854
 @dataclass(frozen=True)
 class Options:
-    "What a caller knows about files of pairs."
+    "Facts about files of pairs, given by the caller."
     source_lang: str = ''                     # Language of the sources; nothing where the files say it
     corpus: str|None = None                   # Domain of rows that name none; None takes the file's name
     columns: dict[str, str|int]|None = None   # Role to column name, or to position from 0
@@ -197,7 +197,7 @@ def _is_plain(text, longest):
 
 # %% ../../nbs/20_bitext.base.ipynb #66af2eae
 def _problem(values, options):
-    "What is wrong with the first bad value, and None where all are good; leaves them tidy."
+    "The fault of the first bad value, or None; good values are tidied."
     if (code := values.get('source_lang')) and not is_language(str(code)): return 'source_lang: no language code'
     for role, text in values.items():
         if isinstance(text, str):
@@ -208,7 +208,7 @@ def _problem(values, options):
         if why := fault_of(text or '', options.longest): return f'{role}: {why}'
 
 # %% ../../nbs/20_bitext.base.ipynb #8872ac63
-MEASURE = 'measure ' # Before the name of a measure, where the values of a row stand by role
+MEASURE = 'measure ' # Before the name of a measure, in the values of a row by role
 _LARGEST = 3.4028234663852886e38 # Of float32, in which measures are kept
 
 def number_of(
@@ -236,7 +236,7 @@ def _numbers(values, options):
 # %% ../../nbs/20_bitext.base.ipynb #b2dfa381
 def checked(
     file:Input,                       # Where it comes from
-    item:tuple[int, dict]|Fault,      # What the reader found: line and values by role, or a fault
+    item:tuple[int, dict]|Fault,      # Items of a reader: line and values by role, or a fault
     options:Options=Options(),        # What the caller knows
 ) -> Record|Reject:
     "Judge what a reader found."

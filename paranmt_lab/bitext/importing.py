@@ -139,7 +139,7 @@ def passed_over(
     paths:str|Path|Iterable[str|Path],      # Files and folders
     readings:list[tuple[str, list[Input]]], # What is read of them
 ) -> list[Path]:                            # Files of those folders that are not read; hidden ones do not count
-    "What is in the folders and is not read."
+    "Files of the folders that are not read."
     read = {i.path for _, inputs in readings for i in inputs}
     folders = [p for p in map(Path, [paths] if isinstance(paths, (str, Path)) else paths) if p.is_dir()]
     found = [(f, f.relative_to(folder).parts) for folder in folders for f in sorted(folder.rglob('*')) if f.is_file()]
@@ -273,7 +273,7 @@ def add(self:ShardWriter,
 # %% ../../nbs/20_bitext.importing.ipynb #7be0b896
 @patch
 def pack(self:ShardWriter):
-    "Turn the records at hand into an Arrow batch."
+    "Turn the collected records into an Arrow batch."
     if not self.records: return
     self.batches.append(_batch(self.records))
     self.domains.update(r.corpus for r in self.records)
@@ -285,7 +285,7 @@ def pack(self:ShardWriter):
 # %% ../../nbs/20_bitext.importing.ipynb #bb04f5e0
 @patch
 def flush(self:ShardWriter):
-    "Write what is at hand as a shard."
+    "Write the collected rows as a shard."
     self.pack()
     if not self.batches: return
     table, numbers = pa.Table.from_batches(self.batches), self.numbers
@@ -316,7 +316,7 @@ class RejectWriter:
         if len(self.waiting) == 8192: self.flush()
 
     def flush(self):
-        "Write what is at hand."
+        "Write the collected rows."
         if self.waiting:
             self.writer.write_batch(pa.record_batch(dict(zip(REJECTS.names, zip(*self.waiting))), schema=REJECTS))
         self.waiting = []
@@ -348,7 +348,7 @@ def make_plan(
 
 # %% ../../nbs/20_bitext.importing.ipynb #5611be69
 def _identity(plan, **said):
-    "What two equal imports have in common: not where the files lay, but their names where they name the domain."
+    "Facts in which equal imports agree: not the folders of the files, but their names where they name the domain."
     inputs = [dict(i, file=Path(i['file']).name) for i in plan['inputs']]
     kept = {k: plan[k] for k in ('licence', 'shard_rows', 'limit')}
     options = {k: v for k, v in plan['options'].items() if k != 'measures' or v} # imports before had no measures
@@ -367,7 +367,7 @@ def _clear(corpus):
 # %% ../../nbs/20_bitext.importing.ipynb #f0c8b634
 def already_done(
     corpus:Corpus, # The corpus, perhaps with something in it
-    plan:dict,     # What is to be imported
+    plan:dict,     # The import that was asked for
 ) -> bool:         # Whether that is there already
     "Decide by the table above; afterwards the folder is empty or done."
     found = corpus.manifest('import')
@@ -474,7 +474,7 @@ def import_bitext(
     limit:int|None=None,                    # Most pairs; None takes all
     measures:dict[str, str|int]|None=None,  # Measure to the column of numbers it is read from
 ) -> Corpus:
-    "Import files of pairs as a corpus; done already, it does nothing but write shards that were lost."
+    "Import files of pairs as a corpus; if it is done already, only lost shards are written."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}: expected at least one pair')
     readings = plan_reading(paths, format)
     check_measures(measures or (), readings)
@@ -491,7 +491,7 @@ def import_bitext(
 def import_summary(
     corpus:Corpus, # An imported corpus
 ) -> pd.DataFrame: # what (pairs, values, rejects), of (domain, measure or reason), rows; largest first
-    "What an import read, by domain, and what it rejected, by reason."
+    "Rows that an import read, by domain, and rejected, by reason."
     found = corpus.manifest('import')
     parts = ('pairs', 'domains'), ('values', 'measures'), ('rejects', 'rejects')
     return pd.DataFrame([(what, name, n) for what, key in parts

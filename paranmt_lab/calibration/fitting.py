@@ -12,6 +12,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
+from .fits import FITS
 from .model import Calibration
 from .ratings import TARGETS, Scales, with_measures
 from paranmt_lab.calibration.validation import (
@@ -26,6 +27,7 @@ from paranmt_lab.calibration.validation import (
     roc_points,
 )
 from ..corpus import PAIRS, Corpus
+from ..filters.language_model import text_hashes
 from ..filters.scoring import score_columns
 from ..filters.table import known_measure, model_kind, takes_model
 from ..jobs.provenance import provenance
@@ -91,14 +93,15 @@ def _fit_target(pairs, target, columns, kind, times):
     "Curves of one target, rows of figures, drawings, and how many pairs took part."
     found, values = _complete(pairs, target, columns)
     labels, groups = found[target].to_numpy(float), pd.factorize(found.group)[0]
+    answers = found[TARGETS[target]].to_numpy(float) if kind == 'ordinal' else labels
     fit = lambda v, y, g: fit_chosen(v, y, g, kind)
-    p = out_of_fold(values, labels, groups, fit)
+    p = out_of_fold(values, answers, groups, fit)
     table = figures(p, labels, groups, times)
     distance = calibration_error(reliability(p, labels, groups, times=0))
     error = dict(metric='calibration error', value=distance, low=np.nan, high=np.nan, n=len(labels),
                  groups=table.groups.iloc[0])
     rows = pd.concat([table, pd.DataFrame([error])]).assign(target=target, system='calibration')
-    return fit(values, labels, groups), rows, _drawings(p, labels, groups, values, times), len(pairs) - len(found)
+    return fit(values, answers, groups), rows, _drawings(p, labels, groups, values, times), len(pairs) - len(found)
 
 # %% ../../nbs/37_calibration.fitting.ipynb #97574279
 def _plain(rows, digits=5):
@@ -110,7 +113,7 @@ def calibrate(
     pairs:pd.DataFrame,       # Of `with_measures`
     takes:dict[str, dict],    # Column to what `facts_of` says about it
     scales:Scales=Scales(),   # How ratings became labels; recorded
-    kind:str='',              # `isotonic` or `logistic`; nothing: isotonic for one measure, logistic for several
+    kind:str='',              # One of `FITS`; nothing: isotonic for one measure, logistic for several
     times:int=RESAMPLES,      # Resamples of the intervals
     **facts,                  # What else to record, such as the name of the ratings
 ) -> Calibration:             # With cross-validated figures
@@ -121,12 +124,13 @@ def calibrate(
         except TooFew as e: refused[target] = str(e)
         else: rows.append(part)
     if not targets: raise ValueError('; '.join(refused.values()))
-    label = 'median of the raters, rounded down, is 3'
-    fitted = facts | dict(pairs=len(pairs), references=int(pairs.group.nunique()), label=label, **asdict(scales),
-                          left_out=left_out, not_fitted=refused, made=provenance(),
+    label, kind = 'median of the raters, rounded down, is 3', kind or FITS[len(takes) > 1]
+    fitted = facts | dict(pairs=len(pairs), references=int(pairs.group.nunique()), label=label, fit=kind,
+                          **asdict(scales), left_out=left_out, not_fitted=refused, made=provenance(),
                           pairs_not_in_the_corpus=pairs.attrs.get('absent', 0))
     order = ['target', 'system', 'metric', 'value', 'low', 'high', 'n', 'groups']
-    return Calibration(targets, takes, fitted, _plain(pd.concat(rows)[order]), drawings)
+    seen = np.unique(text_hashes(pairs.reference.unique()))
+    return Calibration(targets, takes, fitted, _plain(pd.concat(rows)[order]), drawings, seen=seen)
 
 # %% ../../nbs/37_calibration.fitting.ipynb #e451d698
 def compare_filters(

@@ -14,6 +14,8 @@ import numpy as np
 
 from .curves import Additive, as_json, from_json
 from .ratings import TARGETS
+from ..corpus import Corpus
+from ..filters.language_model import pairs_seen, read_hashes
 from ..models import find_model, split_name
 from ..settings import Settings, atomic, check_overwrite, checksum, read_object, safe_name, write_json
 
@@ -29,6 +31,7 @@ class Calibration:
     figures: list = field(default_factory=list) # Cross-validated: rows of target, system, metric, value, low, high, n
     drawings: dict = field(default_factory=dict) # Target to tables for charts: reliability, roc, measures
     identity: dict = field(default_factory=dict) # Name and checksum, for manifests
+    seen: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False) # Of references
 
     def probability(self,
         target:str,                      # `strong` or `fluent`
@@ -39,6 +42,15 @@ class Calibration:
             raise ValueError(f"{self.identity.get('name', 'this calibration')} says nothing of {target!r}; "
                              f"it was fitted to {', '.join(self.targets)}")
         return self.targets[target](values)
+
+    def training_note(self,
+        corpus:Corpus, # Corpus that is to be scored
+    ) -> str:          # A sentence; empty where it was fitted to none of the references
+        "Say how many pairs of a corpus have a reference that the calibration was fitted to."
+        if not len(self.seen) or not (pairs := pairs_seen(corpus, self.seen)): return ''
+        return (f"the calibration {self.identity.get('name', '')!r} was fitted to ratings of the references of "
+                f'{pairs:,} of the {corpus.rows:,} pairs of {corpus.name}: it describes them better than it predicts; '
+                'its cross-validated figures are in its card')
 
 # %% ../../nbs/37_calibration.model.ipynb #f6e9ba71
 def save_calibration(
@@ -55,6 +67,7 @@ def save_calibration(
                    targets={target: as_json(curves) for target, curves in calibration.targets.items()},
                    fitted=calibration.fitted, figures=calibration.figures, drawings=calibration.drawings)
     with atomic(folder / 'README.md') as part: part.write_text(card or card_of(calibration, name), encoding='utf-8')
+    with atomic(folder / 'seen.npy') as part, part.open('wb') as file: np.save(file, calibration.seen)
     write_json(folder / 'calibration.json', content)
     return folder
 
@@ -88,6 +101,11 @@ def calibration_identity(
     path = _file(name, s)
     return dict(name=path.parent.name, checksum=checksum(path))
 
+def _seen(path):
+    "Hashes of the references that a calibration was fitted to; none where an older one did not keep them."
+    if not path.exists(): return np.empty(0, np.int64)
+    return read_hashes(path, 'restore it, or fit the calibration again')
+
 def open_calibration(
     name:str,   # `calibration:NAME`
     s:Settings, # Settings
@@ -97,7 +115,8 @@ def open_calibration(
     needed = dict(format=str, version=int, takes=dict, targets=dict)
     content = read_object(path, needed, remedy='restore it, or fit it again')
     parts = {key: content.get(key, empty) for key, empty in (('fitted', {}), ('figures', []), ('drawings', {}))}
-    return Calibration(_checked(content, path), content['takes'], **parts, identity=calibration_identity(name, s))
+    return Calibration(_checked(content, path), content['takes'], **parts, identity=calibration_identity(name, s),
+                       seen=_seen(path.parent / 'seen.npy'))
 
 # %% ../../nbs/37_calibration.model.ipynb #e250269f
 def _figure(row, digits=3): return f"{row['value']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"

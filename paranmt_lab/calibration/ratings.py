@@ -100,12 +100,12 @@ def read_ratings(
 
 # %% ../../nbs/37_calibration.ratings.ipynb #401cdfd8
 def _targets(labels, scales):
-    "Labels of items as 1 (it is 3), 0, or NaN (nobody said), with their group."
+    "Labels of items, and whether each is 3 as 1, 0, or NaN (nobody said), with their group."
     found = labels[[c for c in ('pair_id', 'reference', 'translation', 'raters') if c in labels]].copy()
     for name, scale in TARGETS.items():
-        is_top = labels[scale].astype(float)
-        found[name] = (is_top == LABELS[-1]).astype(float).where(is_top.notna())
-        if scales.discarded == 'no': found.loc[labels.discarded, name] = 0.
+        found[scale] = labels[scale].astype(float)
+        if scales.discarded == 'no': found.loc[labels.discarded, scale] = LABELS[0]
+        found[name] = (found[scale] == LABELS[-1]).astype(float).where(found[scale].notna())
     return found.assign(group=pd.factorize(found.reference.str.strip().str.casefold())[0])
 
 # %% ../../nbs/37_calibration.ratings.ipynb #6d5cce4e
@@ -114,7 +114,7 @@ TARGETS = dict(strong='strength', fluent='fluency') # What is predicted, and the
 def labelled_pairs(
     ratings:pd.DataFrame,   # Of `read_ratings`
     scales:Scales=Scales(), # What nonsense and discarded pairs count as
-) -> pd.DataFrame:          # reference, translation, raters, strong, fluent (1, 0 or NaN), group
+) -> pd.DataFrame:          # reference, translation, raters, strength, strong, fluency, fluent (1, 0 or NaN), group
     "One row a rated pair."
     if not len(ratings): raise ValueError('no ratings; expected at least one pair with a rating')
     rows = ratings.drop_duplicates(['reference', 'translation', 'annotator'])

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .curves import Additive
-from .fits import CHOICES, Choice, fit_curves, fit_logistic
+from .fits import CHOICES, TOP, Choice, fit_curves
 
 # %% ../../nbs/37_calibration.validation.ipynb #303d16ad
 def folds_of(
@@ -62,9 +62,11 @@ def losses(
     labels:np.ndarray,   # float[n], 1 or 0
     groups:np.ndarray,   # int[n]
     choices:Sequence[Choice]=CHOICES, # What there is to choose from; the first is the default
+    kind:str='logistic', # `logistic` or `ordinal`; for an ordinal fit labels are 1 to 3
 ) -> pd.DataFrame:       # choice, loss, gain over the default, standard error of the gain
     "Log loss of each choice, cross-validated."
-    def loss(c): return nats(out_of_fold(values, labels, groups, lambda v, y, _: fit_logistic(v, y, c)), labels)
+    is_top = labels if kind == 'logistic' else (labels == TOP).astype(float)
+    def loss(c): return nats(out_of_fold(values, labels, groups, lambda v, y, _: fit_curves(v, y, c, kind)), is_top)
     each = [loss(c) for c in choices]
     of_group = np.unique(groups, return_inverse=True)[1]
     rows = []
@@ -77,12 +79,13 @@ def losses(
 # %% ../../nbs/37_calibration.validation.ipynb #d1050448
 def best_choice(
     values:pd.DataFrame, # A column a measure
-    labels:np.ndarray,   # float[n], 1 or 0
+    labels:np.ndarray,   # float[n], 1 or 0; 1 to 3 for an ordinal fit
     groups:np.ndarray,   # int[n]
+    kind:str='logistic', # `logistic` or `ordinal`
 ) -> Choice:             # The default, unless another one is clearly better
     "Bends and penalty for some measures."
     if values.shape[1] == 1: return CHOICES[0]
-    table = losses(values, labels, groups)
+    table = losses(values, labels, groups, kind=kind)
     clear = table[table.gain > 2 * table.error]
     return CHOICES[0] if not len(clear) else clear.choice[clear.gain.idxmax()]
 
@@ -94,7 +97,7 @@ def fit_chosen(
 ) -> Additive:           # Curves fitted to all these pairs
     "Choose bends and penalty by cross-validation among these pairs, and fit."
     isotonic = kind == 'isotonic' or not kind and values.shape[1] == 1
-    choice = Choice() if isotonic else best_choice(values, labels, groups)
+    choice = Choice() if isotonic else best_choice(values, labels, groups, kind or 'logistic')
     return fit_curves(values, labels, choice, kind)
 
 # %% ../../nbs/37_calibration.validation.ipynb #0c8a40a8

@@ -75,7 +75,7 @@ def use_theme(
 def name_colours(
     names:list[str],     # Different names, the most important first
     kind:str='names',    # What they are names of, in the plural, for the legend
-    palette:tuple[str,...]=COLOURS, # Colours at hand
+    palette:tuple[str,...]=COLOURS, # Colours available
 ) -> tuple[dict[str, str], dict[str, str]]: # Name to its label in the legend, label to its colour
     "Give each name a colour of its own, or the largest ones where there are more names than colours."
     if len(names) > len(palette): palette = tuple(c for c in palette if c in BESIDE_GREY)

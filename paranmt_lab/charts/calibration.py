@@ -34,7 +34,7 @@ def reliability_diagram(
 # %% ../../nbs/60_charts.calibration.ipynb #c1269a70
 def roc_chart(
     curves:pd.DataFrame,      # `system`, `wrong`, `right`, in rising order
-    title:str='label 3',      # What is to be kept
+    title:str='label 3',      # Pairs to keep
 ) -> alt.LayerChart:          # The chart
     "Share of the good pairs over the share of the others that thresholds keep."
     names = list(dict.fromkeys(curves.system))

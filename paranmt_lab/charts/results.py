@@ -13,7 +13,7 @@ from .base import PAPER, coloured
 from ..evaluation.results import METRICS
 
 # %% ../../nbs/60_charts.results.ipynb #9e765634
-_FEW = 8 # groups whose labels stand upright
+_FEW = 8 # groups whose labels are upright
 
 def result_bars(
     results:pd.DataFrame, # Results of one metric, with `source`; `system` is unique in each group and source

@@ -27,7 +27,7 @@ def _band(bins, chosen):
 def histogram(
     bins:pd.DataFrame,        # One row a bin: `low`, `high`, `pairs`
     measure:str='value',      # What the horizontal axis is called
-    cuts:tuple[float,...]=(), # Where dashed lines stand
+    cuts:tuple[float,...]=(), # Places of dashed lines
     brush:bool=False,         # Whether a range can be dragged out (selection `range`)
     chosen:tuple[float|None, float|None]=(None, None), # Bounds of a range to lay a band over; None is no bound
 ) -> alt.LayerChart:          # The chart

@@ -36,7 +36,7 @@ from ..text import TOKEN, Vocabulary
 # %% ../../nbs/14_encoders.export.ipynb #8143ca4e
 def class_of(
     points:np.ndarray, # bool [1114112], which code points
-) -> str:              # What stands between the brackets of a character class
+) -> str:              # Text between the brackets of a character class
     "A set of characters as ranges, without halves of surrogate pairs."
     inside = points.copy()
     inside[0xD800:0xE000] = False
@@ -45,8 +45,8 @@ def class_of(
 
 # %% ../../nbs/14_encoders.export.ipynb #204f9896
 @cache
-def around_sigma() -> tuple[np.ndarray, np.ndarray]: # bool [1114112] each: has a case; is passed over
-    "What Python looks at to tell a final sigma."
+def around_sigma() -> tuple[np.ndarray, np.ndarray]: # bool [1114112] each: has a case; is skipped
+    "Characters by which Python tells a final sigma."
     final = lambda text: text.lower()[-1] == 'ς'
     alone, behind = (np.array([final(f'{first}{chr(c)}Σ') for c in range(POINTS)]) for first in ('', 'a'))
     return alone, behind & ~alone
@@ -82,7 +82,7 @@ def pattern(
 def normaliser(
     vocabulary:Vocabulary, # Words
 ) -> list[dict]:           # Steps, as `tokenizer.json` has them
-    "Python's lower case, and the stand-in for what nobody knows."
+    "Python's lower case, and a placeholder for unknown characters."
     cased, passed = map(class_of, around_sigma())
     keep = np.zeros(POINTS, bool)
     keep[[ord(c) for c in set().union(*vocabulary.tokens)]] = True
@@ -250,7 +250,7 @@ encoder.similarity(a, b)  # cosine
 def _data(run, corpus, selection):
     config, done = (run.config, run.finished or {}) if run else ({}, {})
     if 'corpus' not in config:
-        return 'Not recorded here.', 'Not recorded here: see its own card, or ask whoever made the encoder.'
+        return 'Not recorded here.', 'Not recorded here: see its own card, or ask its authors.'
     manifests = corpus.manifests() if corpus else {}
     facts = [('corpus', config['corpus'] + ('' if corpus else ' (no longer in the workspace)')),
              ('pairs of the corpus', corpus.rows if corpus else 'not recorded'),
@@ -266,7 +266,7 @@ def _data(run, corpus, selection):
 
 # %% ../../nbs/14_encoders.export.ipynb #d71be6f6
 def _licence(config, manifests):
-    "What is known of the terms of all that went into an encoder."
+    "Known licences of all data that went into an encoder."
     licences = sorted({m['licence'] for m in manifests.values() if m.get('licence')})
     said = ['The sources are under ' + ', '.join(licences) + ', as their corpus says.' if licences
             else 'The corpus names no licence of its sources; find it out before you publish the encoder.']
@@ -322,7 +322,7 @@ def model_card(
     selection:dict|None=None,        # Record of the selection, as `read_selection` gives it
     figures:str='Not measured.',     # Markdown of its figures, as `card_figures` of evaluation.comparison gives it
     name:str='',                     # Name; the run's, or the model's, where none is given
-    notes:str='',                    # Card that somebody wrote by hand, appended
+    notes:str='',                    # Card written by hand, appended
     dtype:str='float32',             # As for `export_encoder`
     static:bool=True,                # As for `export_encoder`
 ) -> str:                            # Markdown with front matter

@@ -72,7 +72,7 @@ def _gated_means_back(d_nd, x_ud, gate_td, place_t, offsets, dx_ud, dq_ud, dr_td
 # %% ../../nbs/10_encoders.gran.ipynb #adc62369
 class _GatedMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, # Keeps what the way back needs
+    def forward(ctx, # Keeps what the backward pass needs
         x_ud,     # Embeddings of distinct rows
         q_ud,     # What their gates take from the embedding
         r_td,     # What a token's gate takes from the state
@@ -267,7 +267,7 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
 # %% ../../nbs/10_encoders.gran.ipynb #90a47f2b
 class _Gru(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, # Keeps what the way back needs
+    def forward(ctx, # Keeps what the backward pass needs
         p_ug,   # Projection of distinct rows, W x + b
         w_gh,   # Recurrent weights
         *rest,  # Mask, places of tokens and shares, without gradient
@@ -352,7 +352,7 @@ class Gran(Layer):
         rows:int,                # Rows of the matrix: tokens of the vocabulary, and the unknown one
         dim:int=300,             # Size of an embedding, and of the sentence's vector
         hidden:int=300,          # Size of a state; in 2017 that of an embedding
-        cell:str='lstm',         # What reads: `lstm` (2017) or `gru` (Opusparcus)
+        cell:str='lstm',         # Recurrent cell: `lstm` (2017) or `gru` (Opusparcus)
         peepholes:bool=False,    # Let the LSTM's gates look at the cell, as in 2017
         variational:float=0.0,   # Share of embeddings and states that one mask a sentence leaves out in training
         reference:bool=False,    # A GRU's gates have no biases, as in Opusparcus
@@ -422,7 +422,7 @@ def with_masks(
 def parts(self:Gran,
     packed:Packed,  # Sentences
 ) -> tuple[Tensor, Tensor, Tensor, np.ndarray]: # [u, d] embeddings; gates' inputs of words, states; [T] token to row
-    "What the gated mean is made of."
+    "The parts of the gated mean."
     x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
     h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
     return x_ud, project(x_ud, self.gate_dd, self.gate_d), project(h_th, self.gate_dh), place_t

@@ -55,7 +55,7 @@ class Recurrent:
     pooling: str = 'mean'     # How states become a vector: mean, max or last
     join: str = 'sum'         # How two directions become one: sum or concat
     peepholes: bool = False   # Let the gates of an LSTM look at its cell, as the programs of 2017 and 2018 do
-    cell: str = 'lstm'        # What gates a GRAN: lstm (2017) or gru (Opusparcus)
+    cell: str = 'lstm'        # Cell that gates a GRAN: lstm (2017) or gru (Opusparcus)
     variational: float = 0.0  # Share of a GRAN's embeddings and states that training leaves out, one mask a sentence
     first_weights: str = 'glorot' # First weights of an LSTM: glorot, or gaussian as in 2017 and 2018
     # Pooling `max` and `last` as in the programs of 2017 and 2018; no biases of a GRU's gates, as in Opusparcus

@@ -66,7 +66,7 @@ _slots = threading.local()
 def slot_table(
     rows:int,        # Rows of a matrix
 ) -> np.ndarray:     # At least as many times -1
-    "What `number_tokens` needs, kept from call to call, one a thread."
+    "Arrays of `number_tokens`, kept from call to call, one a thread."
     if len(getattr(_slots, 'table', ())) < rows: _slots.table = np.full(rows, -1, np.int32)
     return _slots.table
 

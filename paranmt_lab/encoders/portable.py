@@ -48,7 +48,7 @@ class Vocabulary:
     "Tokens and their rows; the last row is for what is unknown."
     def __init__(self,
         tokens:list[str],  # Distinct tokens in the order of their rows
-        policy:str,        # What becomes of an unknown token: `vector`, `drop` or `reference`
+        policy:str,        # Treatment of an unknown token: `vector`, `drop` or `reference`
         split:str='words', # How text is cut into words: see `tokens_of`
     ):
         if split not in ('words', 'space'): raise ValueError(f'split {split!r}, expected words or space')
@@ -125,7 +125,7 @@ def in_text_order(
     states:list[Tensor], # States of each step
     at_t:Tensor,         # [T] which tokens they belong to
 ) -> Tensor:             # [T, h]
-    "Put the states of steps where their tokens stand."
+    "Put the states of steps at their tokens."
     h_th = torch.cat(states)
     return torch.zeros_like(h_th).index_copy(0, at_t, h_th)
 
@@ -320,7 +320,7 @@ def make_layer(
 # %% ../../nbs/13_encoders.portable.ipynb #7cf0ed7f
 class PortableEncoder(nn.Module):
     "Text in, vectors out: a module of sentence-transformers that needs nothing of it."
-    save_in_root = True  # its files stand beside modules.json
+    save_in_root = True  # its files lie beside modules.json
 
     def __init__(self,
         config:dict,                        # What `encoder.json` says

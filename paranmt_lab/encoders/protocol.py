@@ -15,7 +15,7 @@ import numpy as np
 class Encoder(Protocol):
     "Maps sentences to vectors."
     dim: int       # Size of a vector
-    identity: dict # What decides the vectors: name and checksum; empty for an encoder that was not opened by name
+    identity: dict # Name and checksum, which decide the vectors; empty for an encoder that was not opened by name
 
     def encode(self,
         sentences:Sequence[str], # n sentences

@@ -131,7 +131,7 @@ def _project_back(d_ug, x_ud, w_gd, biased):
 # %% ../../nbs/10_encoders.recurrent.ipynb #f7a95c31
 class _Projection(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, # Keeps what the way back needs
+    def forward(ctx, # Keeps what the backward pass needs
         x_ud,  # Rows
         w_gd,  # Weights
         b_g,   # Biases, or None
@@ -257,7 +257,7 @@ def hand_on(
     h,       # State of sentence i
     i,       # Its number, by falling length
     mask_nh, # Dropout mask, or no rows
-    next_nh, # Inputs of the next step, for the sentences that go on
+    next_nh, # Inputs of the next step, for the sentences that continue
 ):
     "Lay a state down for the next step."
     if i >= len(next_nh): return
@@ -295,7 +295,7 @@ def _lstm_run(p_ukg, k, w_hg, peep_ph, mask_nh, rows_t, to_t, start, at, gates, 
 # %% ../../nbs/10_encoders.recurrent.ipynb #6fb60eab
 @dataclass
 class Tape:
-    "What the steps of a share write in one direction."
+    "Arrays that the steps of a share write in one direction."
     gates: np.ndarray   # [T, g] gates, or one step of them
     cells: np.ndarray   # [T, h] cells, or one step of them
     inputs: np.ndarray  # [T, h] state that a step began with, masked, or one step of them
@@ -341,7 +341,7 @@ def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean, keep):
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #ef51f2ec
 def _share(steps, dtype):
-    "What a state counts in its sentence's mean."
+    "Weight of a state in its sentence's mean."
     return (1 / np.maximum(steps.lengths, 1)).astype(dtype)[:, None]
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #6b83e4b7
@@ -383,7 +383,7 @@ def _lstm_row_back(g, c, old, peep_ph, dh, dc, dg, d_peep_ph):
 def collect(
     i,       # Number of a sentence, by falling length
     d_h,     # Gradient of its state from the sentence's vector
-    next_nh, # Gradient of the next step's inputs, for the sentences that went on
+    next_nh, # Gradient of the next step's inputs, for the sentences that continued
     mask_nh, # Dropout mask, or no rows
     dh,      # Row to write into
 ):
@@ -441,7 +441,7 @@ def learning(
     mean:bool,        # Which of the two
     tapes:list[np.ndarray], # [T, ...] what the way forward wrote, one row a position
 ) -> tuple[Steps, list[np.ndarray]]: # Of the sentences that a gradient reaches, or of all if those are nearly all
-    "Leave out the sentences that learn nothing."
+    "Leave out the sentences with zero gradient."
     reached_x, chosen_n = reached(d_xh), np.zeros(len(steps.order), bool)
     if mean: chosen_n = reached_x[steps.order]
     else: chosen_n[steps.place[reached_x[steps.tokens(k)]]] = True
@@ -481,7 +481,7 @@ def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean,
 # %% ../../nbs/10_encoders.recurrent.ipynb #ee95f97a
 class _Lstm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, # Keeps what the way back needs
+    def forward(ctx, # Keeps what the backward pass needs
         p_ukg,    # Projection of distinct rows, W x + b, for each direction
         w_kgh,    # Recurrent weights
         peep_kph, # Peepholes, or no rows
@@ -591,7 +591,7 @@ def last_states_2017(
     h_th:Tensor,     # State of each token, read from the right
     offsets:Tensor,  # [n + 1] where each sentence begins, and T
 ) -> Tensor:         # [n, h] state at the last position of a padded batch
-    "What a backward direction leaves at the last position of the longest sentence."
+    "State of the backward direction at the last position of the longest sentence."
     lengths = offsets.diff()
     return (last_states(h_th, offsets) * (lengths == lengths.max())[:, None] if len(lengths)
             else last_states(h_th, offsets))

@@ -85,7 +85,7 @@ def reached(
 def few(
     reached_x:np.ndarray, # [x] bool, which rows a gradient reaches
 ) -> bool:                # Whether so many are not that it pays to leave them out
-    "Whether rows are to be picked out."
+    "Whether to pick out rows."
     return np.count_nonzero(reached_x) < WORTH * len(reached_x)
 
 # %% ../../nbs/10_encoders.scattered.ipynb #a49305bb

@@ -168,6 +168,23 @@ def similarity(self:SentenceEncoder,
     return np.concatenate([np.empty(0, np.float32)] + [
         cosines(self.encode(first[b], batch_size), self.encode(second[b], batch_size)) for b in blocks])
 
+# %% ../../nbs/11_encoders.sentence_encoder.ipynb #493f3f0e
+@patch
+def _knows(self:SentenceEncoder, sentences):
+    "bool[n]: whether some vocabulary knows some token of a sentence."
+    known = [np.logical_or.reduceat(p.ids != self.vocabularies[name].unknown, p.offsets[:-1])
+             for name, p in self.features(sentences).items()]
+    return np.any(known, 0)
+
+@patch
+def word_similarity(self:SentenceEncoder,
+    first:Sequence[str],      # n words
+    second:Sequence[str],     # n words to compare with them, one by one
+) -> np.ndarray:              # float64 [n] cosines, NaN where a word is not known at all
+    "How similar the words of each pair are."
+    if not len(first): return np.empty(0)
+    return np.where(self._knows(first) & self._knows(second), self.similarity(first, second), np.nan)
+
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #3b887901
 @torch.no_grad()
 def _start_words(layer, vocabulary, vectors):
@@ -414,7 +431,7 @@ def encoder_identity(
     name:str,   # Name of an encoder of the workspace
     s:Settings, # Settings
 ) -> dict:      # Its `name`, and the `checksum` of `encoder.json`
-    "What a manifest says about an encoder."
+    "Identity of an encoder, for manifests."
     folder, run = find_encoder(name, s).resolve(), run_of(name, s)
     return dict(name=(run or folder).name, checksum=checksum(_config_file(folder)))
 

@@ -14,7 +14,7 @@ import pandas as pd
 from ..encoders.export import markdown_table
 from .published import SYSTEM_COLUMNS, published
 from .results import MEAN, METRICS, NOT_AVAILABLE, main_figures, pivot_results, results_frame
-from .sts import PLAIN_MEAN, SETS, WITHOUT_SMT, YEARLY, yearly_means
+from .sts import PLAIN_MEAN, SETS, SMT, WITHOUT_SMT, YEARLY, of_datasets, yearly_means
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #01803772
 _WITHOUT_YEAR = 'STS17' # a year that is no column: the development set
@@ -29,11 +29,12 @@ def _columns(rows):
     return year.where(rows.dataset == MEAN, other)
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #d600e195
-def _ours(name, results):
+def _ours(name, results, metric):
     "A system's yearly means, and its figures on other tasks."
     years = results.task.isin(YEARLY) & (results.task != _WITHOUT_YEAR)
-    means = yearly_means(results[years])
-    return pd.concat([means[list(results)], main_figures(results[~years])]).assign(system=name, source='ours')
+    means, others = yearly_means(results[years], metric), results[~years]
+    others = main_figures(others) if metric == 'pearson' else others[others.metric == metric]
+    return pd.concat([means[list(results)], others]).assign(system=name, source='ours')
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #3f41e423
 THREE_YEARS = 'mean 2012, 2014, 2015'
@@ -51,10 +52,11 @@ def _three_years(rows):
 def compare_results(
     results:Mapping[str, pd.DataFrame],  # Name of a system to its results
     paper:pd.DataFrame|None=None,        # Published rows to compare with; None takes all of `paranmt.8`
+    metric:str='pearson',                # Metric of the years; other tasks stand in it, or for Pearson in their first
 ) -> pd.DataFrame:                       # Results, and source, training, dim, column
     "Our systems' figures and the papers', each with the title of its column."
     paper = published('paranmt.8') if paper is None else paper
-    ours = pd.concat([results_frame([]).assign(source='')] + [_ours(name, r) for name, r in results.items()])
+    ours = pd.concat([results_frame([]).assign(source='')] + [_ours(name, r, metric) for name, r in results.items()])
     parts = [ours.assign(training='', dim=pd.NA), paper.assign(source=paper.run)]
     if (ours.task == _WITHOUT_YEAR).any():
         best = published('paranmt.6').query('megabatch == 40')
@@ -90,11 +92,11 @@ def unavailable(
     results:Mapping[str, pd.DataFrame], # Name of a system to its results
 ) -> list[str]:                         # Tasks, and single data sets as `TASK SET`
     "Tasks and data sets that were asked for and are not here."
-    rows = pd.concat([results_frame([]), *results.values()]).drop_duplicates(['task', 'dataset'])
+    rows = of_datasets(pd.concat([results_frame([]), *results.values()])).drop_duplicates(['task', 'dataset'])
     names = []
     for task, sets in rows.groupby('task', sort=False):
         absent = sets.dataset[sets.status == NOT_AVAILABLE].tolist()
-        named = [f'{task} {name}' for name in absent if (task, name) != ('STS13', 'SMT')]
+        named = [f'{task} {name}' for name in absent if (task, name) != ('STS13', SMT)]
         names += [task] if len(absent) == len(sets) else named
     return names
 
@@ -130,10 +132,11 @@ def card_figures(
     results:pd.DataFrame,  # Results of one system
 ) -> str:                  # Markdown
     "The figures of a system for its model card."
+    results, years = of_datasets(results), results
     absent = results.status == NOT_AVAILABLE
     measured = results[~absent & (results.metric != '')]
     parts = [_origin(measured)] if len(measured) else []
-    if results.task.isin(YEARLY).any(): parts.append(_means_table(results))
+    if results.task.isin(YEARLY).any(): parts.append(_means_table(years))
     if len(measured): parts.append(_figures_table(measured))
     names = [f'{r.task} {r.dataset}' for r in results[absent].drop_duplicates(['task', 'dataset']).itertuples()]
     if names: parts.append(f"Not available where it was measured: {', '.join(names)}.")

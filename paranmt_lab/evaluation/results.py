@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'NOT_AVAILABLE', 'ONE_DATASET', 'MEAN', 'METRICS', 'results_frame', 'read_results', 'merge_results',
-           'record_results', 'main_figures', 'pivot_results']
+           'record_results', 'results_writer', 'write_results', 'main_figures', 'pivot_results']
 
 # %% ../../nbs/40_evaluation.results.ipynb #f5b39d23
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,8 @@ METRICS = {'pearson': "Pearson's r", 'spearman': "Spearman's rho"}  # titles; an
 
 # %% ../../nbs/40_evaluation.results.ipynb #074ef688
 _EMPTY = dict.fromkeys(COLUMNS, '') | dict(value=np.nan, low=np.nan, high=np.nan, n=0, status='ok')
-_TYPES = {c: 'str' for c in COLUMNS} | dict(value='float64', low='float64', high='float64', n='Int64')
+_NUMBERS = dict(value='float64', low='float64', high='float64', n='Int64')
+_TYPES = {c: 'str' for c in COLUMNS} | _NUMBERS
 
 def results_frame(
     rows:Iterable[dict],  # Facts of each figure, by column; a column that is left out is empty
@@ -99,6 +100,28 @@ def record_results(
     merged = merge_results(read_results(path), results) if path.exists() else results
     with atomic(path) as part: merged.to_parquet(part, index=False)
     return results
+
+# %% ../../nbs/40_evaluation.results.ipynb #142c89c3
+_WRITERS = {
+    '.json': lambda frame, path: frame.to_json(path, orient='records', indent=1, force_ascii=False),
+    '.csv': lambda frame, path: frame.to_csv(path, index=False),
+    '.parquet': lambda frame, path: frame.to_parquet(path, index=False),
+}
+
+def results_writer(
+    path:Path,    # File to write
+) -> Callable:    # From a frame and a path to nothing
+    "What writes results into a file of that name."
+    if path.suffix in _WRITERS: return _WRITERS[path.suffix]
+    raise ValueError(f"{path}: expected the name of a file that ends in {', '.join(_WRITERS)}")
+
+def write_results(
+    results:pd.DataFrame,  # Results, of one or several systems
+    path:Path,             # File to write, .json, .csv or .parquet; a file of that name is replaced
+):
+    "Write results into a file."
+    write = results_writer(path)
+    with atomic(path) as part: write(results, part)
 
 # %% ../../nbs/40_evaluation.results.ipynb #e145f269
 def main_figures(

@@ -84,7 +84,8 @@ def keep_measured(
 # %% ../../nbs/44_evaluation.tables.ipynb #c7ff723a
 _UNITS = {  # metric: factor and decimals in a table
     'length': (1, 1), 'IDF': (1, 2), 'paraphrase score': (1, 2), 'word entropy': (1, 2), 'triple entropy': (1, 2),
-    'parse entropy': (1, 2), 'million pairs': (1, 3), 'word repetition': (100, 2), 'triple repetition': (100, 2)}
+    'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'rank': (1, 0), 'word repetition': (100, 2),
+    'triple repetition': (100, 2)}
 
 def unit_of(
     metric:str,       # Such as `IDF` or `IDF, standard deviation`
@@ -169,15 +170,23 @@ def formatted_table(
 
 # %% ../../nbs/44_evaluation.tables.ipynb #69dbf6cf
 TITLES = {
+    'paranmt-arxiv.12': 'paraphrases of two words, by rank',
     'paranmt.1': 'sources of bitext: length, rare words, diversity', 'paranmt.6': 'mega-batches on STS 2017',
-    'paranmt.8': 'STS by year', 'backtranslation.8': 'telling references from translations',
+    'paranmt.8': 'STS by year', 'paranmt.9': 'STS Benchmark',
+    'paranmt-arxiv.13': 'lexicons on SimLex-999', 'paranmt-arxiv.14': 'transfer tasks of SentEval',
+    'paranmt-arxiv.15': 'WORD,TRIGRAM less InferSent on captions',
+    'paranmt-arxiv.16': 'STS Benchmark: captions and the rest',
+    'backtranslation.8': 'telling references from translations',
     'backtranslation.9': 'entropy and repetition, reference minus translation',
     'backtranslation.10': 'correlations with the probability of being a reference',
     'backtranslation.4': 'sources of training pairs', 'backtranslation.5': 'training on pairs of some lengths',
     'backtranslation.6': 'random pairs against a tuned length',
     'backtranslation.7': 'filters by quality', 'backtranslation.12': 'filters by diversity',
     'backtranslation.13': 'more training pairs', 'paranmt.4': 'sources of back-translated pairs',
-    'paranmt.5': 'filters by tenths of a measure'}
+    'paranmt.5': 'filters by tenths of a measure', 'opusparcus.1': 'why annotators discarded pairs',
+    'opusparcus.2': 'detection with and without segmentation', 'opusparcus.3': 'detection by noise and size',
+    'opusparcus.4': 'neighbours of an English sentence', 'opusparcus.5': 'neighbours of a German sentence',
+    'opusparcus.6': 'detection, trained on PPDB', 'opusparcus.7': 'MRPC, SICK-R and STS 2014'}
 
 def table_list(
     folder:Path=MEASURED, # Folder of our figures

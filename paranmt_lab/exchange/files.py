@@ -30,7 +30,7 @@ def _filled(corpus):
 
 # %% ../../nbs/36_exchange.files.ipynb #e81d8b18
 def _exported(corpus, path, columns, force):
-    "Schema of what is to be written, after all that can be checked before."
+    "Schema of the file, after all checks that are possible before writing."
     check_overwrite(path, force)
     if not corpus.rows: raise ValueError(f'corpus {corpus.name!r} is empty: there is nothing to export')
     plain = lambda t: pa.string() if pa.types.is_dictionary(t) else t
@@ -131,7 +131,7 @@ def dataset_card(
     corpus:Corpus,       # Corpus
     columns:list[str],   # What is exported
 ) -> str:                # Markdown, without the front
-    "What a reader of the data has to know, from the manifests."
+    "Facts for readers of the data, from the manifests."
     sql = 'SELECT corpus AS domain, count(*) AS pairs FROM pairs GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 50'
     domains = corpus.query(sql)
     rows = '\n'.join(f'| {_cell(r.domain)} | {r.pairs:,} |' for r in domains.itertuples())
@@ -151,7 +151,7 @@ _ABOUT = dict(pair_id='number of the pair, shard times 1,000,000,000 plus row',
               flags='what was unusual about source or translation')
 
 def _about(column):
-    "What a column holds: of the pairs as above, of a measure as the table of measures has it."
+    "Content of a column: of the pairs as above, of a measure as in the table of measures."
     measure = known_measure(column)
     return _ABOUT.get(column) or (measure.about if measure else 'a measure of the pair')
 

@@ -56,12 +56,12 @@ def references_of(
 
 # %% ../../nbs/33_filters.lm_training.ipynb #5e0357d3
 def _request(corpus, sentences, order, seed, where):
-    "What was asked for, as `lm.json` keeps it: another request of the same name is another model."
+    "A request, as `lm.json` keeps it: another request of the same name is another model."
     return dict(corpus=corpus.name, checksums=sorted(corpus.checksums.values()), sentences=sentences, order=order,
                 seed=seed, where=where)
 
 def _trained_before(folder, request):
-    "What an earlier training to the same request says of its model; None if there is none."
+    "Facts of a model that an earlier call with the same request trained; None if there is none."
     if not (folder / 'lm.json').is_file(): return None
     facts = read_object(folder / 'lm.json', dict(data=dict), remedy='train the model again, with --force')
     return facts if facts['data'].items() >= request.items() else None

@@ -187,7 +187,7 @@ class _Others(NamedTuple):
     points: np.ndarray # uint32, their characters
     begins: np.ndarray # int64, where each begins among these
     hashes: np.ndarray # uint64, of their characters
-    at: np.ndarray     # int64, where each stands among all tokens
+    at: np.ndarray     # int64, place of each among all tokens
     counts: np.ndarray # int64 [2], how many tokens and how many characters there are
 
 @text_loop

@@ -49,7 +49,7 @@ def _cause_of_death(processes):
     codes = [p.exitcode for p in processes if p.exitcode not in (None, 0, -signal.SIGTERM)]
     again, memory = 'what is finished stands: give the same command again', 'with fewer processes if memory is short'
     if not codes or -signal.SIGKILL in codes:
-        return f'a worker process was killed, perhaps for want of memory; {again}, {memory}'
+        return f'a worker process was killed, perhaps for lack of memory; {again}, {memory}'
     how = f'signal {signal.Signals(-codes[0]).name}' if codes[0] < 0 else f'exit code {codes[0]}'
     return f'a worker process ended with {how}; {again}'
 
@@ -80,7 +80,7 @@ def places(
 
 # %% ../../nbs/04_jobs.cluster.ipynb #f82e63ae
 class _Worker:
-    "What an actor is."
+    "The class of an actor."
     def __init__(self, start, args): self.error = error_of(start, args)
     def work(self,
         f:Callable, # Function of a task

@@ -28,7 +28,7 @@ class Position:
     step:int=0   # Optimiser steps done
     done:int=0   # Units of work done, as its plan counts them
     epoch:int=0  # Epochs done
-    batch:int=0  # Batches done of the epoch at hand
+    batch:int=0  # Batches done of the current epoch
 
 class Figures(NamedTuple):
     "The figures of one optimiser step."
@@ -40,7 +40,7 @@ class Learner(Protocol):
     "Anything that learns."
     at:Position # Where its training is
 
-    def batches(self) -> Sequence: # All batches of the epoch at hand
+    def batches(self) -> Sequence: # All batches of the current epoch
         "The work of an epoch, in order; the same whenever it is asked for."
     def step(self,
         batch:Any, # One of `batches`
@@ -111,7 +111,7 @@ class Training:
 def work(self:Training,
     stop:Callable[[], bool], # Asked after each batch
 ):
-    "Train to the end of the plan, or until somebody asks to stop."
+    "Train to the end of the plan, or until a request to stop."
     while not self.over and not self.stopped:
         batches = self.learner.batches()
         for batch in batches[self.at.batch:]:
@@ -134,7 +134,7 @@ def fit(
     show:bool|None=None,               # Draw the progress bar; None: on a terminal
     stop:Callable[[], bool]=lambda: False, # Asked after each batch, beside Ctrl-C and the file `stop`
 ) -> Training:                         # The training, `over` unless it was stopped
-    "Train a learner, or go on training it; a training that is over marks its run as finished."
+    "Train a learner, or resume its training; when it ends, its run is marked as finished."
     keep_freed_memory()
     training = Training(learner, run, plan, processes or Processes())
     training.restore()
@@ -190,7 +190,7 @@ def log(self:Training,
 def evaluate(self:Training,
     counts:bool=True, # Whether it decides anything; else it is only logged
 ):
-    "Measure the learner, and save the model that is to be kept."
+    "Measure the learner, and save the model to keep."
     began, first = time.time(), self.processes.first
     line = {} if self.plan.log_every else self.line()
     figures = self.learner.evaluate() if first else {}

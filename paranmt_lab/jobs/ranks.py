@@ -63,7 +63,7 @@ def agree(self:Processes,
 def broadcast(self:Processes,
     value:float, # A number of the first process; that of the others is not asked for
 ) -> float:      # The same for all
-    "What the first process says."
+    "The value of the first process, in all processes."
     return self.total(value if self.first else 0.)
 
 # %% ../../nbs/03_jobs.ranks.ipynb #1020708b

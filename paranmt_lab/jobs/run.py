@@ -103,7 +103,7 @@ def _opened(root):
 # %% ../../nbs/05_jobs.run.ipynb #0922d4e0
 def list_runs(
     root:Path,           # Folder of all runs
-) -> list[Run]:          # Runs by name; folders that are no runs, or that cannot be read, are passed over
+) -> list[Run]:          # Runs by name; folders that are no runs, or that cannot be read, are skipped
     "All readable runs of a workspace."
     return [run for _, run in _opened(root) if isinstance(run, Run)]
 
@@ -111,7 +111,7 @@ def list_runs(
 def unreadable_runs(
     root:Path,           # Folder of all runs
 ) -> dict[str, str]:     # Name to what is wrong
-    "The runs that `list_runs` passes over, and why."
+    "The runs that `list_runs` skips, and why."
     return {name: str(e) for name, e in _opened(root) if not isinstance(e, Run)}
 
 # %% ../../nbs/05_jobs.run.ipynb #d9742700
@@ -149,7 +149,7 @@ def metrics(self:Run) -> pd.DataFrame: # One row a step, in order; empty where n
 
 # %% ../../nbs/05_jobs.run.ipynb #2968fd52
 @patch(as_prop=True)
-def torn_lines(self:Run) -> int: # Lines of `metrics.jsonl` that `metrics` passes over
+def torn_lines(self:Run) -> int: # Lines of `metrics.jsonl` that `metrics` skips
     "How many lines of the metrics cannot be read."
     return sum(_figures(line) is None for line in _lines(self) if line.strip())
 
@@ -228,14 +228,14 @@ def finish(self:Run,
 # %% ../../nbs/05_jobs.run.ipynb #d5e10689
 @patch(as_prop=True)
 def finished(self:Run) -> dict|None: # Facts of the finished run, or None
-    "What `finish` wrote."
+    "The facts that `finish` wrote; None while the run is not finished."
     path = self.folder / 'done.json'
     return read_json(path) if path.exists() else None
 
 # %% ../../nbs/05_jobs.run.ipynb #f713c67c
 @patch(as_prop=True)
 def status(self:Run) -> str: # finished, running, stopped, failed, silent, unreadable, evaluated or not started
-    "What the run's files say about it."
+    "The state of the run, from its files."
     with suppress(ValueError):
         if self.finished: return 'finished'
     reported = read_progress(self.folder)
@@ -244,7 +244,7 @@ def status(self:Run) -> str: # finished, running, stopped, failed, silent, unrea
 
 # %% ../../nbs/05_jobs.run.ipynb #f87ff0be
 @patch
-def origin(self:Run) -> dict: # `commit` and `date`; `unknown` where nobody wrote them down
+def origin(self:Run) -> dict: # `commit` and `date`; `unknown` where they were not recorded
     "The commit that trained the run, and when: of its end, or of its beginning while it has none."
     for name in ('done.json', 'started.json'):
         with suppress(OSError, ValueError, TypeError, KeyError):

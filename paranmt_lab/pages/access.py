@@ -23,14 +23,14 @@ def may_see_all(
     user:Mapping|None,            # What the login says of the user, None where there is no login
     researchers:tuple[str, ...],  # Addresses of `settings.ini`
 ) -> bool:                        # Whether they are a researcher
-    "The role of whoever is here. An address that the provider did not verify is nobody's."
+    "The role of the current user. An address that the provider did not verify counts for nothing."
     if user is None: return True
     address = str(user.get('email') or '').casefold()
     return bool(address) and user.get('email_verified', True) is True and address in {r.casefold() for r in researchers}
 
 # %% ../../nbs/62_pages.access.ipynb #a0c4e433
 def account(
-    user:Mapping, # What the login says of somebody who has signed in
+    user:Mapping, # Claims of the login about a user who has signed in
 ) -> str:         # A verified address, else the provider and its number for them
     "The name under which a login's user rates."
     verified = str(user.get('email') or '') if user.get('email_verified', True) is True else ''
@@ -42,8 +42,8 @@ def login_is_on() -> bool:
     return st.secrets.load_if_toml_exists() and 'auth' in st.secrets
 
 # %% ../../nbs/62_pages.access.ipynb #1fb89f23
-def user() -> Mapping|None: # What the login says; empty for somebody not signed in; None where there is no login
-    "Whoever is here."
+def user() -> Mapping|None: # Claims of the login; empty for a user not signed in; None where there is no login
+    "The current user."
     if not login_is_on(): return None
     return st.user.to_dict() if st.user.is_logged_in else {}
 
@@ -56,12 +56,12 @@ def vouched() -> bool:
 def researcher(
     s:Settings, # Settings in force
 ) -> bool:
-    "Whether whoever is here may open every page."
+    "Whether the current user may open every page."
     return may_see_all(user(), s.researchers)
 
 # %% ../../nbs/62_pages.access.ipynb #753048b8
 def show_account():
-    "Name and way out of somebody who has signed in, in the sidebar."
+    "Name of a user who has signed in, and the button to sign out, in the sidebar."
     if now := user():
         st.sidebar.text(legible(account(now)))
         st.sidebar.button('Sign out', icon=':material/logout:', key='sign_out', on_click=st.logout)
@@ -92,7 +92,7 @@ def _typed_name():
     with st.sidebar.form('who'):
         st.text_input('Your name', key='typed_name', max_chars=100,
                       help='Your ratings are kept under it. '
-                      'The same name on another machine goes on at the same place.')
+                      'The same name on another machine continues at the same place.')
         st.form_submit_button('Start', icon=':material/play_arrow:', type='primary', on_click=_start)
     return name
 
@@ -125,7 +125,7 @@ def return_to_address():
 
 # %% ../../nbs/62_pages.access.ipynb #569449d5
 def _name():
-    "What whoever is here is called; a page that has to know ends where they have not signed in."
+    "Name of the current user; a page that needs it stops until they have signed in."
     now = user()
     if now: return account(now)
     if now is None: return _typed_name()
@@ -137,7 +137,7 @@ def _name():
 # %% ../../nbs/62_pages.access.ipynb #a0f0f6d0
 def signed_in(
     must:bool=True, # Whether the page ends here without an answer
-) -> str:           # Name of the rater; empty where nobody has said one and nobody must
+) -> str:           # Name of the rater; empty where none is given and none is needed
     "Who rates."
     name = _name()
     try: return person(name)

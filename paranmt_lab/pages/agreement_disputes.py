@@ -125,7 +125,7 @@ def show_disputes(
     show_item(subject.log, subject.campaign, int(items['item'].iloc[rows[0]]), subject.who)
 
 # %% ../../nbs/62_pages.agreement_disputes.ipynb #495f373d
-_BLIND = ("Blind: nobody's marks are shown, and pairs that you have rated do not come. "
+_BLIND = ("Blind: no marks are shown, and pairs that you have rated do not come. "
           'A decision changes no rating; Table 3 takes it where there is one.')
 
 @st.fragment

@@ -92,7 +92,7 @@ def show_table3(
                               help=_ABOUT_BASE)
     if (result := soon(table3_at, *subject.key, of)) is None: return
     table, labels = result
-    if not table.n.sum(): return st.info('Nobody has rated anything yet.', icon=':material/hourglass:')
+    if not table.n.sum(): return st.info('There are no ratings yet.', icon=':material/hourglass:')
     plan = subject.plan
     paper = plan.ranges == PAPER_RANGES and takes_model(plan.measure, 'encoder') and not plan.quantiles
     left, right = st.columns([2, 3], gap='large', vertical_alignment='center')

@@ -35,12 +35,12 @@ def _admit(*new): st.session_state['admitted'] = new
 
 # %% ../../nbs/62_pages.annotate.ipynb #33a55035
 def _admitted(log, campaign, who):
-    "Whether somebody may rate: a typed name that is new to the campaign is asked about before it gets a pair."
+    "Whether the user may rate: a typed name that is new to the campaign is asked about before it gets a pair."
     known = rater_names(log, campaign)
     if vouched() or who in known or st.session_state.get('admitted') == (campaign, who): return True
     people = ', '.join(map(escaped, known[:20])) + ' and others' * (len(known) > 20)
     asked = f'**{escaped(who)}** is not in the campaign **{escaped(campaign)}** yet.'
-    st.info(f'{asked} {f"It knows {people}." if known else "Nobody rates in it yet."}', icon=':material/person_add:')
+    st.info(f'{asked} {f"It knows {people}." if known else "It has no raters yet."}', icon=':material/person_add:')
     with st.container(horizontal=True):
         yes = dict(key='admit', shortcut='Y', type='primary')
         st.button(f'Start as {escaped(who)}', on_click=_admit, args=(campaign, who), **yes)

@@ -37,7 +37,7 @@ from ..settings import Settings, settings
 from ..translate.protocol import Decoding, Hypothesis, decoding_told
 
 # %% ../../nbs/62_pages.back_translation.ipynb #c0447eb4
-def _kept(value, kind): return value if isinstance(value, kind) else kind()  # what stands in a file may be anything
+def _kept(value, kind): return value if isinstance(value, kind) else kind()  # a file may hold anything
 
 def back_translated(
     s:Settings, # Where the corpora are
@@ -54,7 +54,7 @@ def back_translated(
 def job_facts(
     manifest:dict, # Of the stage `translate`
 ) -> dict[str, str]: # Fact to what is said of it
-    "What a back-translation was, and how fast."
+    "Facts of a back-translation, its rate among them."
     job, done = _kept(manifest.get('job'), dict), _kept(manifest.get('finished'), dict)
     engine = _kept(job.get('engine'), dict)
     count = lambda k: f'{manifest[k]:,}' if isinstance(manifest.get(k), int) else None

@@ -99,7 +99,7 @@ def _map(corpus, points, colour, name):
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #3e669fcb
 def _choices(corpus, at_hand):
-    "What the sidebar asks for."
+    "Choices of the sidebar."
     encoder = choose('Encoder', at_hand, 'encoder', 'encoder')
     colour = choose('Colour', colours(corpus), 'colour', 'measure')
     in_address('sides', 'references', one_of(list(SIDES), 'side'))
@@ -155,7 +155,7 @@ def _jobs(): return ThreadPoolExecutor(1, 'maps'), {} # The worker, and what it 
 # %% ../../nbs/62_pages.embedding_map.ipynb #f4138938
 @st.fragment(run_every=.5)
 def _progress(job):
-    "What a map at work is at; it looks twice a second, and draws the page again when the map is there."
+    "Progress of a map; it looks twice a second, and draws the page again when the map is there."
     if job.result.done(): st.rerun()
     st.progress(job.done / job.total if job.total else 0., job.status())
 

@@ -132,7 +132,7 @@ def _years(rows, table):
 
 # %% ../../nbs/62_pages.sts_results.ipynb #cb437c40
 def _others(table):
-    "What else was measured."
+    "Further measured figures."
     if table.shape[1] < 3 or not len(table): return
     st.subheader('Other tasks')
     st.caption('STS17 is the development set of the paper and of our runs (paranmt.6 at M = 40); `graded` are pairs '

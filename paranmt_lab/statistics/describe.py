@@ -8,7 +8,7 @@ __all__ = ['Statistic', 'average', 'word_statistics', 'parse_statistics', 'domai
 
 # %% ../../nbs/38_statistics.describe.ipynb #61d02bc6
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,10 +79,11 @@ def parse_statistics(
     levels:int=2,        # Levels of the tree that count (`paranmt`, footnote 2: 2)
     resamples:int=200,   # Draws of the bootstrap
     seed:int=0,          # Its seed
+    advance:Callable|None=None, # Called with the number of sentences that are parsed
 ) -> list[Statistic]:    # Entropy of the trees in nats, share of sentences without a tree
     "Statistics of the parses of sentences."
     texts = [t for t in texts if isinstance(t, str) and t.strip()]
-    shapes = [tree and top_levels(tree, levels) for tree in parser.parse(texts)]
+    shapes = [tree and top_levels(tree, levels) for tree in parser.parse(texts, advance)]
     packed = numbered([[shape] if shape else [] for shape in shapes])
     absent = np.array([[shape is None, 1] for shape in shapes], np.int64).reshape(-1, 2)
     name = f"{parser.identity['parser']} {parser.identity.get('version', '')}".strip()

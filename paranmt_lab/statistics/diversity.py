@@ -99,7 +99,7 @@ def bootstrap(
 ) -> Figure:            # The figure at weights of 1; NaN ends for a single sentence
     "A figure and its 95 % interval, sentences resampled."
     value = value_at(np.ones(n, np.int64))
-    if n < 2: return Figure(value, math.nan, math.nan)
+    if n < 2 or math.isnan(value): return Figure(value, math.nan, math.nan)
     rng = np.random.default_rng(seed)
     drawn = (np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(resamples))
     spread = 1.96 * float(np.nanstd([value_at(weights) for weights in drawn], ddof=1))

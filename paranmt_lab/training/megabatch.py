@@ -138,7 +138,7 @@ class Admission:
         return cosines.masked_fill(cosines > self.ceilings[side, rows, None], -torch.inf)
 
     def background(self) -> 'Admission': # To see a negative against
-        "What a negative was chosen from: excluded pairs left out altogether, nobody asked for a veto."
+        "The candidates for a negative: excluded pairs are left out, vetoes are not asked for."
         return replace(self, excluded=-torch.inf, veto=None)
 
 # %% ../../nbs/50_training.megabatch.ipynb #ec4a4de8

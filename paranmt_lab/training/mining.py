@@ -226,7 +226,7 @@ def _groups(segments):
 BLOCK = 256  # rows
 
 class _Miner:
-    "What one thread has found."
+    "Candidates that one thread has found."
     def __init__(self, screens, dtype, groups):
         self.screens, self.groups, self.n = screens, groups, len(groups[0])
         self.shares = errors(dtype, screens[0].unit_nd.shape[1])

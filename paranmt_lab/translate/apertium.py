@@ -78,7 +78,7 @@ def _version(pair):
 # %% ../../nbs/12_translate.apertium.ipynb #c0bf1eb7
 @patch
 def _answers(self:ApertiumEngine, sources):
-    "What the stream gives for each sentence."
+    "The stream's answer to each sentence."
     stream = ''.join(f'{escaped(text)}\n\0' for text in sources)
     done = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair],
                           input=stream.encode('utf-8', 'replace'), capture_output=True)

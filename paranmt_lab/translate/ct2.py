@@ -96,7 +96,7 @@ def hypotheses(self:CTranslate2Engine,
 def options(self:CTranslate2Engine,
     d:Decoding, # How hypotheses are looked for
 ) -> dict:      # Arguments of `translate_batch`, the longest output apart
-    "What CTranslate2 calls a way of decoding."
+    "CTranslate2's options of a way of decoding."
     common = dict(num_hypotheses=d.n_best, return_scores=True, length_penalty=1, disable_unk=True, use_vmap=self.short)
     if d.method == 'sample':
         return (common | dict(beam_size=1, sampling_topk=d.top_k, sampling_topp=d.top_p,

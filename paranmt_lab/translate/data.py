@@ -284,7 +284,7 @@ class Prepared(NamedTuple):
     facts: dict           # Counts of `prepare`
     train: Arrays         # Training pairs
     dev: Arrays           # Held-out pairs that are measured
-    references: list[str] # What is to be written for those that are translated at each evaluation
+    references: list[str] # References of the sources that are translated at each evaluation
     target: spm.SentencePieceProcessor # Subword model of what is written
 
 def read_prepared(

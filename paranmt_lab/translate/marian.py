@@ -178,7 +178,7 @@ def _tensor(self:MarianEngine, rows):
 # %% ../../nbs/12_translate.marian.ipynb #0157fb72
 @patch
 def _settings(self:MarianEngine, d, limit):
-    "What Transformers calls a way of decoding."
+    "Transformers' options of a way of decoding."
     how = (dict(do_sample=True, temperature=d.temperature, top_k=d.top_k, top_p=d.top_p) if d.method == 'sample'
            else dict(do_sample=False, num_beams=d.beam_size, early_stopping=True if d.beam_size > 1 else None,
                      length_penalty=1.))

@@ -37,7 +37,7 @@ def translate_part(
     ids:list[int],            # Numbers of the sources
     sources:list[str],        # The sources
     decoding:Decoding,        # How hypotheses are looked for
-    advance:Callable|None=None, # Called with sentences and pieces done, and batches halved for want of memory
+    advance:Callable|None=None, # Called with sentences and pieces done, and batches halved for lack of memory
 ) -> pa.Table:                # Of schema `HYPOTHESES`, in order of number and rank
     "Translate the sources of one part."
     lists = engine.translate(sources, decoding, advance)

@@ -52,7 +52,7 @@ def _packed(self:Pieces, text):
 def cut(self:Pieces,
     text:str, # A source
 ) -> tuple[list[list[str]], str]: # Pieces of each part, closed by `</s>`, and flags; no part for an empty sentence
-    "What the model is given of a source: mostly one part."
+    "Parts of a source that the model reads: mostly one."
     found = self.source.encode(text, out_type=str)
     if not found: return [], 'empty source'
     parts = [found] if len(found) < self.longest else self._packed(text)
@@ -64,7 +64,7 @@ def cut(self:Pieces,
 ALONE, CRUMBS, ENOUGH = .5, .6, 20
 
 def _traits(source, piece):
-    "Letters of a piece, those of them that stand alone or in an unknown piece, and its characters without the blank."
+    "Letters of a piece, those of them that are alone or in an unknown piece, and its characters without the blank."
     letters = sum(c.isalpha() for c in piece)
     alone = letters == 1 or source.piece_to_id(piece) == source.unk_id()
     return letters, letters * alone, len(piece) - piece.count('▁')
@@ -83,7 +83,7 @@ def strange(self:Pieces,
 def model_name(
     folder:Path, # Folder of a model
 ) -> str:        # The folder's name; in the cache of the hub `organisation/model@commit`, ten digits of it
-    "What a model is called in manifests."
+    "Name of a model in manifests."
     where = Path(folder).resolve()
     if where.parent.name != 'snapshots': return where.name
     return f"{where.parents[1].name.removeprefix('models--').replace('--', '/', 1)}@{where.name[:10]}"

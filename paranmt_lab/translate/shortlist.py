@@ -45,7 +45,7 @@ def model1_slow(
 # %% ../../nbs/22_translate.shortlist.ipynb #05b85c90
 @compiled
 def _place(column, low, high, e):
-    "Where a number stands in the sorted `column[low:high]`."
+    "Place of a number in the sorted `column[low:high]`."
     while low < high:
         middle = (low + high) // 2
         if column[middle] < e: low = middle + 1
@@ -70,7 +70,7 @@ def _share_out(source, source_at, target, target_at, begin, column, chance, coun
 PIECE = 5_000  # pairs between two moves of the bar
 
 def _incidence(side, size):
-    "Sentences by pieces: how often each piece stands in each sentence, sparse."
+    "Sentences by pieces: how often each piece occurs in each sentence, sparse."
     ids, at = side
     return csr_matrix((np.ones(len(ids), np.float32), ids, at), shape=(len(at) - 1, size))
 
@@ -104,7 +104,7 @@ def candidates(
     f:int,             # A source piece
     most:int,          # Candidates at most
 ) -> np.ndarray:       # Target pieces, the most probable first
-    "What a source piece may become."
+    "Target pieces of each source piece, the most probable first."
     of = slice(*chance.indptr[f:f + 2])
     return chance.indices[of][np.argsort(-chance.data[of], kind='stable')[:most]]
 
@@ -127,7 +127,7 @@ def learn_candidates(
     rounds:int=4,             # Rounds of Model 1
     show:bool|None=None,      # Draw a bar; None: on a terminal
 ) -> tuple[csr_matrix, dict]: # Of `model1`; and how many pairs were used, and how many not
-    "What the pieces of a model become in a bitext."
+    "Target pieces that the source pieces of a model become in a bitext."
     for name, value in dict(most=most, rounds=rounds).items():
         if value < 1: raise ValueError(f'{name} = {value}, expected at least 1')
     whole = pairs[['source', 'reference']].dropna()
@@ -180,7 +180,7 @@ NOTE = '''
 
 This folder is `{model}` with a list of the target pieces that each source piece may become (`vmap.txt`),
 {each} at most, learnt by Model 1 from {bitext}. The search looks at nothing else.
-What stands above was measured without the list.
+The figures above were measured without the list.
 '''
 
 def _card(folder, facts):

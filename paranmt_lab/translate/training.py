@@ -118,7 +118,7 @@ def precision(
     device:str, # Where the training runs
     wanted:bool, # Whether bfloat16 is asked for
 ) -> str:       # `bfloat16` or `float32`
-    "What products of matrices are taken in: bfloat16 if the hardware has instructions for it."
+    "Precision of matrix products: bfloat16 if the hardware has instructions for it."
     kind = torch.device(device).type
     fast = kind == 'cuda' or kind == 'cpu' and torch.cpu._is_avx512_bf16_supported()
     return 'bfloat16' if wanted and fast else 'float32'
@@ -134,7 +134,7 @@ def half_precision(
 # %% ../../nbs/21_translate.training.ipynb #ba6a387e
 @patch
 def batches(self:Seq2SeqLearner) -> list[np.ndarray]: # Row numbers of each batch
-    "The epoch at hand, its share of the pairs fixed when it begins."
+    "The current epoch, its share of the pairs fixed when it begins."
     c, train = self.config, self.prepared.train
     if not self.at.batch: self.share = competence(self.at.step, c.short_first)
     return epoch_batches(train.lengths, train.weights, c.batch_tokens, (c.seed, self.at.epoch), self.share)
@@ -149,7 +149,7 @@ def gradient(self:Seq2SeqLearner,
     torch.manual_seed(hash((c.seed, self.at.step + 1, rank)) % 2**63)
     self.model.train()
     self.adam.zero_grad(set_to_none=True)
-    if not len(own := rows[rank::world]):  # a batch of one long pair, and somebody else has it
+    if not len(own := rows[rank::world]):  # a batch of one long pair, and another process has it
         for p in self.weights.values(): p.grad = torch.zeros_like(p)
         return torch.zeros(()), pieces
     batch = [x.to(self.device) for x in train.batch(own, self.model.config.pad_token_id)]
@@ -289,7 +289,7 @@ def _write_model(folder, model, prepared, config):
 
 @patch
 def facts(self:Seq2SeqLearner) -> dict: # `products` and the counts of the data
-    "What the finished run says of the training."
+    "Facts of the training, for the finished run."
     return dict(products=precision(self.device, self.config.bf16), **self.prepared.facts)
 
 # %% ../../nbs/21_translate.training.ipynb #7bcc5a44
@@ -319,7 +319,7 @@ def train_nmt(
     s:Settings|None=None,    # Settings; None reads them
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> Run:                    # The run, finished unless it was stopped
-    "Train, or go on training, a translation model."
+    "Train a translation model, or resume its training."
     s = s or settings()
     processes = Processes(device_of(s))
     with ExitStack() as held:

@@ -1,0 +1,198 @@
+"""The papers' tables out of the trainings in nbs/papers/choosing.json: ours, the paper's, and the difference."""
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+from choosing import DOMAINS, FIRST, GROUPS, MODELS, SEEDS, WMT, kept, name_of, trainings
+
+from paranmt_lab.evaluation.tables import MEASURED, joined_table, keep_measured, readable_table
+from paranmt_lab.training.sweep import interval
+
+ON_TESTS = 'mean of 19 sets, last epoch'
+
+
+def by_training():
+    "One row a training of a seed that is complete: group, corpus, selection, model, seed, and Pearson x 100 on both."
+    names = {name for group in GROUPS for name, *_ in trainings(group)}
+    rows = [dict(corpus=WMT) | facts | dict(development=max(facts['epochs']))
+            for name, facts in kept()['trainings'].items() if name in names]
+    columns = ['group', 'corpus', 'selection', 'model', 'seed', 'pairs', 'available', 'development', 'test']
+    every = pd.DataFrame(rows, columns=columns)
+    there = every.groupby(['group', 'seed']).selection.transform('size')
+    return every[there == every.group.map(lambda group: len(GROUPS[group]))]  # seeds of which no training is lacking
+
+
+def by_config():
+    "One row for the trainings that differ in their seed alone: means and ends of intervals, Pearson x 100."
+    rows = []
+    for names, part in by_training().groupby(['group', 'corpus', 'selection', 'model'], sort=False):
+        row = dict(zip(('group', 'corpus', 'selection', 'model'), names))
+        row |= dict(seeds=len(part), pairs=round(part.pairs.mean()), available=part.available.iloc[0])
+        for figure in ('development', 'test'):
+            row |= dict(zip((figure, f'{figure} low', f'{figure} high'), interval(part[figure])))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def tuned(groups, configs):
+    "The config of some groups that STS 2017 chooses; None where there is no training."
+    part = configs[configs.group.isin(groups)]
+    return part.loc[part.development.idxmax()] if len(part) else None
+
+
+def by_tenths(corpus=WMT):
+    "STS 2017 by measure and tenth: the models side by side, and their mean with its interval."
+    part = by_training()[lambda f: f.group.str.contains('tenths of ') & (f.corpus == corpus)]
+    part = part.assign(measure=part.group.str.split().str[-2],
+                       tenth=part.selection.str.rsplit('-', n=1).str[-1].astype(int))
+    wide = part.pivot_table(index=['measure', 'tenth', 'seed'], columns='model', values='development')
+    rows = []
+    for (measure, number), runs in wide.groupby(['measure', 'tenth'], sort=False):
+        runs = runs.dropna(axis=1, how='all').dropna()
+        mean, low, high = interval(runs.mean(axis=1))
+        rows.append(dict(measure=measure, tenth=number, **runs.mean(), mean=mean, low=low, high=high, seeds=len(runs),
+                         models=len(runs.columns)))
+    columns = ['measure', 'tenth', *(m for m in MODELS if m in wide), 'mean', 'low', 'high', 'seeds', 'models']
+    return pd.DataFrame(rows, columns=columns)
+
+
+# The long form: a figure of ours as a table of the papers names it
+
+def _row(dataset, config, task='STS', figure='test', protocol=ON_TESTS, **facts):
+    value, low, high = (config[f'{figure}{end}'] / 100 for end in ('', ' low', ' high'))
+    return dict(task=task, dataset=dataset, metric='pearson', value=value, low=low, high=high, protocol=protocol,
+                system='AVG', seeds=', '.join(map(str, SEEDS[:config.seeds]))) | facts
+
+
+# Rows of a table, and the groups that each chooses from
+FILTERS = {
+    'backtranslation.6': {'random': ['random'], 'length': ['length']},
+    'backtranslation.7': {'random': ['random of lists'], 'translation cost': ['translation_cost'],
+                          'language model': ['translation_perplexity'],
+                          'reference classification': ['reference_probability']},
+    'backtranslation.12': {'random': ['random'], 'unigram overlap': ['unigram_overlap'],
+                           'bigram overlap': ['bigram_overlap'], 'trigram overlap': ['trigram_overlap'],
+                           'BLEU': ['sentence_bleu']}}
+
+
+def bounds_of(selection):
+    "The bounds that the name of a selection ends in."
+    _, low, high = selection.rsplit('-', 2)
+    return f'[{low}, {high}]'
+
+
+def filter_rows(key):
+    "`backtranslation.6`, `.7` or `.12`: the bounds that STS 2017 chooses, and how they do on the other sets."
+    rows, configs = [], by_config()
+    for name, groups in FILTERS[key].items():
+        best = tuned(groups, configs)
+        if best is None: continue
+        chosen = '' if name == 'random' else f'; {bounds_of(best.selection)} chosen on STS 2017'
+        rows.append(_row(name, best, training='NMT', protocol=ON_TESTS + chosen))
+    return rows
+
+
+def length_rows():
+    "`backtranslation.5`: a partition of the lengths."
+    named = by_config()[lambda f: f.group == 'length'].set_index('selection')
+    names = {f'{low}-{high}': name_of('length', low, high) for low, high in ((0, 10), (10, 20), (20, 30), (30, 100))}
+    return [_row(name, named.loc[selection], training='NMT') for name, selection in names.items()]
+
+
+# Of `backtranslation.4`: the language and the source that a source of ours is compared with
+NEAREST = {'simplifications': ('en', 'SimpWiki'), 'wmt-cs': ('cs', 'News'), 'wmt-de': ('de', 'News'),
+           'own-news': ('cs', 'News')}
+
+
+def source_rows():
+    "`backtranslation.4`: each source at the same number of pairs."
+    rows = []
+    for _, config in by_config()[lambda f: f.group.str.startswith('sources')].iterrows():
+        task, counterpart = NEAREST.get(config.selection, ('cs' if config.selection.startswith('own') else '', ''))
+        dataset, _, language = config.selection.partition('-')
+        if dataset == 'wmt': task, dataset = language, 'wmt21-23'
+        elif language: dataset = f'our own translations, {language}'
+        rows.append(_row(dataset, config, task=task or 'en', counterpart=counterpart,
+                         protocol=f'{ON_TESTS}, {config.pairs:,} pairs'))
+    return rows
+
+
+LARGER = {'wmt-24000': 'CC-DE 24k', 'wmt-168000': 'CC-DE 168k', 'simplifications-all': 'SimpWiki 168k'}
+
+
+def size_rows():
+    "`backtranslation.13`: more pairs of the same source."
+    configs = by_config()[lambda f: f.group.str.startswith('sizes')]
+    return [_row(f"{config.selection.partition('-')[0]} {config.pairs / 1e3:.0f}k", config,
+                 counterpart=LARGER.get(config.selection, '')) for _, config in configs.iterrows()]
+
+
+def domain_rows():
+    "`paranmt.4`: each domain of our own translations at the same number of pairs, by model."
+    configs = by_config()[lambda f: f.group.str.startswith('domains')]
+    nearest = {name: paper for name, (_, paper) in DOMAINS.items()}
+    return [_row(config.selection, config, task='STS17', figure='development', system=config.model,
+                 counterpart=nearest.get(config.selection, ''), protocol=f'best epoch, {config.pairs:,} pairs')
+            for _, config in configs.iterrows()]
+
+
+def tenth_rows():
+    "`paranmt.5`: the best tenth of each measure, and the two highest tenths beside random pairs."
+    rows, tenths, models = [], by_tenths(FIRST), list(MODELS)
+    for name, part in tenths.groupby('measure', sort=False):
+        best = part.loc[part['mean'].idxmax()]
+        figures = pd.Series({'test': best['mean'], 'test low': best.low, 'test high': best.high, 'seeds': best.seeds})
+        system = f"mean of {', '.join(models)}" if best.models == len(models) else 'WORD'
+        rows.append(_row(name.replace('_', ' '), figures, task='STS17', system=system,
+                         protocol=f'tenth {best.tenth}, the best of ten on this set'))
+    return rows
+
+
+ROWS = {'backtranslation.4': source_rows, 'backtranslation.5': length_rows, 'backtranslation.13': size_rows,
+        'paranmt.4': domain_rows, 'paranmt.5': tenth_rows}
+KEYS = sorted([*ROWS, *FILTERS])
+
+
+def measured_rows(key):
+    "Our figures for one of the papers' tables, in the long form of results."
+    return ROWS[key]() if key in ROWS else filter_rows(key)
+
+
+SAID = {  # corpus and training behind the figures of a table
+    'backtranslation.4': 'WORD from GloVe, three epochs; random pairs of each source',
+    'backtranslation.7': 'WORD from GloVe, three epochs, one of four translations by our own model of 10,000 sources',
+    'backtranslation.13': 'WORD from GloVe, three epochs; several pairs of a source',
+    'paranmt.4': 'Czech bitext translated by our own model, the best of four; three epochs of WORD, two of TRIGRAM',
+    'paranmt.5': '12,000 of 15,393 pairs of each tenth of the Czech bitext, translated by our own model'}
+OTHERWISE = 'WORD from GloVe, three epochs, 7,500 pairs of wmt21-23, one a source'
+
+
+def keep_table(key, folder=MEASURED):
+    "Write our figures of a table where `paranmt table` finds them."
+    rows = measured_rows(key)
+    groups = kept()['groups']
+    commits = ', '.join(dict.fromkeys(facts['commit'] for facts in groups.values()))
+    if rows:
+        keep_measured(key, pd.DataFrame(rows), folder, command='python nbs/papers/choosing.py run', machine='AMD EPYC',
+                      config=f'{SAID.get(key, OTHERWISE)}; trained at {commits}')
+
+
+def table(key):
+    "Ours, the paper's, and the difference, as `paranmt table` prints them; the paper's alone where we have none."
+    with tempfile.TemporaryDirectory() as folder:
+        keep_table(key, Path(folder))
+        joined = joined_table(key, Path(folder))
+    ours = joined[joined.ours.notna()]
+    readable = readable_table(ours if len(ours) else joined)
+    return readable.drop(columns=['metric', 'training'], errors='ignore')
+
+
+def main(what, keys):
+    "Print tables, or keep them all."
+    if unknown := set(keys) - set(KEYS): sys.exit(f"no table {', '.join(unknown)}; there are {', '.join(KEYS)}")
+    for key in keys or KEYS:
+        if what == 'table': print(key, table(key).to_string(index=False), sep='\n')
+        else:
+            (MEASURED / f'{key}.csv').unlink(missing_ok=True)
+            keep_table(key)

@@ -1,0 +1,51 @@
+"""The pages for those who contribute: their examples run, their files are named as they are, their versions agree."""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+import paranmt_lab
+
+ROOT = Path(__file__).parents[1]
+
+
+def text(name): return (ROOT / name).read_text(encoding='utf-8')
+
+
+def test_the_examples_of_how_to_add_run(tmp_path):
+    program = '\n'.join(re.findall(r'```python\n(.*?)```', text('docs/how-to-add.md'), re.S))
+    assert program.count('assert ') == 5, 'an example for each of the five sections'
+    (tmp_path / 'examples.py').write_text(program, encoding='utf-8')  # Streamlit reads a page's source from its file
+    done = subprocess.run([sys.executable, tmp_path / 'examples.py'], cwd=ROOT, capture_output=True, text=True,
+                          env=os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), PARANMT_WORKERS='1'))
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_files_that_are_named_exist():
+    pages = ['README.md', 'CONTRIBUTING.md', *(f'docs/{p.name}' for p in (ROOT / 'docs').glob('*.md'))]
+    path = r'`((?:nbs|tests|docs|data|\.ci|\.github)/[\w./-]+)`'
+    named = {file for page in pages for file in re.findall(path, text(page))}
+    assert len(named) > 5
+    assert [file for file in sorted(named) if 'NAME' not in file and not (ROOT / file).exists()] == []
+
+
+def test_versions_agree():
+    version = paranmt_lab.__version__
+    assert yaml.safe_load(text('CITATION.cff'))['version'] == version
+    assert f'## {version}' in text('CHANGELOG.md')
+
+
+def test_the_workflow_runs_the_checks_on_the_supported_pythons():
+    workflow = yaml.safe_load(text('.github/workflows/ci.yml'))
+    job = workflow['jobs']['test']
+    least = re.search(r'requires-python = ">=([\d.]+)"', text('pyproject.toml'))[1]
+    assert least in job['strategy']['matrix']['python']
+    assert any(step.get('run') == '.ci/run' for step in job['steps'])
+
+
+def test_the_citation_names_five_papers():
+    papers = yaml.safe_load(text('CITATION.cff'))['references']
+    assert len(papers) == 5 and all(p['title'] and p['authors'] and p['year'] for p in papers)
