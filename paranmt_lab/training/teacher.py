@@ -36,6 +36,7 @@ def teacher_loss(
 # %% ../../nbs/50_training.teacher.ipynb #c6082a75
 class Lesson(NamedTuple):
     "The cosines that a teacher asks of a mini-batch."
+    "The targets of a teacher for a mini-batch."
     loss: float           # As `teacher_loss`
     scale: float          # Factor of the student's cosines
     gradient: np.ndarray  # [n, d] of the student's vectors
