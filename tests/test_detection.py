@@ -97,7 +97,7 @@ def lab(tmp_path):
     folder.mkdir(parents=True)
     for part, n in (('dev', 400), ('test', 200)):
         lines = [f'en-{part[0].upper()}{k}\t{part} {k}\tsecond {k}\t{(1., 4.)[k % 2]}' for k in range(n)]
-        (folder / f'{part}.txt').write_text('\n'.join([*lines, f'en-{part[0].upper()}{n}\tx\ty\t2.5']))
+        (folder / f'en-{part}.txt').write_text('\n'.join([*lines, f'en-{part[0].upper()}{n}\tx\ty\t2.5']))
     return replace(settings(), resources=tmp_path)
 
 

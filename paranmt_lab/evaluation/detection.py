@@ -116,8 +116,8 @@ DETECTION = {  # Task to its data sets
                      DetectionSet('fi, any context', read_turku, 'turku/fi/test.tsv', 'turku/fi/dev.tsv', 4),
                      DetectionSet('sv', read_turku, 'turku/sv/test.tsv'),
                      DetectionSet('sv, any context', read_turku, 'turku/sv/test.tsv', at_least=4)],
-    'detect-Opusparcus': [DetectionSet(lang, read_opusparcus, f'opusparcus/{lang}/test.txt',
-                                       f'opusparcus/{lang}/dev.txt') for lang in LANGUAGES],
+    'detect-Opusparcus': [DetectionSet(lang, read_opusparcus, f'opusparcus/{lang}/{lang}-test.txt',
+                                       f'opusparcus/{lang}/{lang}-dev.txt') for lang in LANGUAGES],
 }
 
 # %% ../../nbs/42_evaluation.detection.ipynb #b89d7cce
@@ -168,7 +168,8 @@ def measure_set(
 ) -> list[dict]:         # Rows of results without their task
     "Measure an encoder on one data set of detection."
     files = [folder / name for name in (data.train, data.test) if name]
-    protocol = f"MLP of {HIDDEN}, {'trained on ' + Path(data.train).stem if data.train else f'{FOLDS} folds'}"
+    part = Path(data.train).stem.rpartition('-')[2]
+    protocol = f"MLP of {HIDDEN}, {'trained on ' + part if part else f'{FOLDS} folds'}"
     facts = dict(dataset=data.dataset, protocol=protocol)
     if not all(file.is_file() for file in files): return [facts | dict(metric='accuracy', status=NOT_AVAILABLE)]
     train, test = ([pd.DataFrame(), *(_read(data, file) for file in files)])[-2:]

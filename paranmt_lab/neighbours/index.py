@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/45_neighbours.index.ipynb #6e5b8ae6
 EXACT = 1_000_000   # Sentences up to which a search compares with all
-PROBES = 16         # Cells that a search looks into
+PROBES = 32         # Cells that a search looks into
 PER_CELL = 40       # Vectors a cell that the centroids are learned from
 CANDIDATES = 4      # Candidates a neighbour, whose cosines are computed exactly
 
