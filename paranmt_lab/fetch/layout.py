@@ -105,28 +105,36 @@ def _columns(text, places, path, header=True):
                           f'expected {max(places) + 1} or more')
     return [tuple(row[place] for place in places) for row in rows]
 
-def stsb_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def stsb_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "STS Benchmark."
     for split in ('train', 'dev', 'test'):
         path = f'eval/stsb/{split}.tsv'
         rows = _columns(archives[''].text(f'sts-{split}.csv'), (0, 1, 2, 4, 5, 6, 3), path, header=False)
         yield Table(path, 'genre source year score sentence1 sentence2 id', rows)
 
-def sick_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def sick_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "SICK: relatedness and entailment."
     for part, archive in archives.items():
         path = f'eval/sick/{part}.tsv'
         text = archive.text('SICK_test_annotated.txt' if part == 'test' else f'SICK_{part}.txt')
         yield Table(path, 'sentence1 sentence2 score entailment pair_id', _columns(text, (1, 2, 3, 4, 0), path))
 
-def mrpc_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def mrpc_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "The Microsoft Research Paraphrase Corpus."
     for part, archive in archives.items():
         path = f'eval/mrpc/{part}.tsv'
         rows = _columns(archive.text(encoding='utf-8-sig'), (3, 4, 0, 1, 2), path)
         yield Table(path, 'sentence1 sentence2 label id1 id2', rows)
 
-def simlex_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def simlex_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "SimLex-999 with its ten columns."
     header, *lines = _lines(archives[''].text('SimLex-999.txt'))
     yield Table('eval/simlex/simlex999.tsv', header.replace('\t', ' '), [tuple(line.split('\t')) for line in lines])
@@ -149,7 +157,9 @@ def _trec_row(line):
     label, _, text = line.partition(' ')
     return text, label.partition(':')[0], label
 
-def senteval_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def senteval_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "MR, CR, SUBJ, MPQA, SST with two labels and TREC."
     if 'binary' in archives: yield from _binary_tables(archives['binary'])
     for split in ('train', 'dev', 'test'):
@@ -169,13 +179,17 @@ def _pit_row(line, expert):
     label = '' if score == debatable else str(int(score >= least))
     return first, second, str(score), label, topic, name
 
-def pit_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def pit_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "PIT-2015: dev and test."
     for split in ('dev', 'test'):
         rows = [_pit_row(line, split == 'test') for line in _lines(archives[''].text(f'data/{split}.data'))]
         yield Table(f'eval/pit2015/{split}.tsv', 'sentence1 sentence2 score label topic_id topic', rows)
 
-def turku_tables(archives:Mapping[str, Archive]) -> Iterator[Table]:
+def turku_tables(
+    archives:Mapping[str, Archive], # Part to its archive
+) -> Iterator[Table]:               # Its tables
     "Turku paraphrases in Finnish and Swedish."
     for part, archive in archives.items():
         language, split = part.split('-')
