@@ -9,6 +9,8 @@ __all__ = ['measure_app', 'evaluate_system', 'measure_systems', 'evaluate_', 'sh
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from .models import find_encoder, open_model, run_of
 from .settings import Settings, check_overwrite, settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
@@ -25,11 +27,15 @@ def evaluate_system(
     tasks:list[str]|None,    # Tasks; None, and no suites: STS 2012 to 2017
     graded:Path|None,        # Further file of graded pairs
     suites:list[str]=(),     # Suites of tasks, or `all`
+    pending:bool=False,      # Only the tasks that have no figures of this encoder yet
 ) -> "pd.DataFrame":         # Results
     "Measure a system, and keep the figures in its run."
     from paranmt_lab.evaluation.results import record_results
-    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, evaluate, evaluate_run, open_system
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, choose_tasks, evaluate, evaluate_run, open_system
     from paranmt_lab.jobs.run import Run
+    if pending and name not in (*BASELINES, *VECTORS):
+        from paranmt_lab.evaluation.pending import measure_pending
+        return measure_pending(name, [task.name for task in choose_tasks(tasks, None, suites)], s, s.workers)
     run = None if name in (*BASELINES, *VECTORS) else run_of(name, s)
     if run: return evaluate_run(Run(run), s, tasks, graded, suites)
     system = open_system(name, s)
@@ -45,6 +51,7 @@ def measure_systems(
     graded:Path|None,     # Further file of graded pairs
     suites:list[str],     # Suites of tasks, or `all`
     output:Path|None,     # File to write the results into
+    pending:bool=False,   # Only tasks that have no figures yet
 ) -> "dict[str, pd.DataFrame]": # System to its results
     "Measure systems one by one; names of tasks, suites and files are looked at before the first is opened."
     import pandas as pd
@@ -53,7 +60,7 @@ def measure_systems(
     from paranmt_lab.evaluation.tasks import choose_tasks
     choose_tasks(tasks, graded, suites)
     if output: results_writer(output)
-    results = {name: evaluate_system(name, s, tasks, graded, suites) for name in names}
+    results = {name: evaluate_system(name, s, tasks, graded, suites, pending) for name in names}
     if output: write_results(pd.concat(results.values(), ignore_index=True), output)
     return results
 
@@ -71,12 +78,14 @@ def evaluate_(
     spearman:bool=False, # Show Spearman's rho too
     datasets:bool=False, # Show the figures of every data set too, with 95 % intervals
     protocols:bool=False, # Show a year's figure by the protocols of ParaNMT, SentEval and MTEB
+    pending:bool=False, # Measure only tasks without figures of the very encoder, several at a time; keep each at once
     output:Path=None, # File to write all figures into, .json, .csv or .parquet; a file of that name is replaced
 ):
     "Measure systems: Pearson's r x 100 on STS as in `paranmt` section 5.1, and other tasks by name or by suite."
     if not systems: return show_tasks()
     s = settings()
-    results = measure_systems(systems, s, _words(tasks) or None, graded, _words(suite), output)
+    if pending and graded: raise typer.BadParameter('does not go with --graded', param_hint='--pending')
+    results = measure_systems(systems, s, _words(tasks) or None, graded, _words(suite), output, pending)
     show_results(results, paper, spearman, datasets, protocols)
     _show_badges(systems, s)
     if output: show_note(f'{sum(map(len, results.values())):,} figures are in {output}.')

@@ -43,7 +43,7 @@ def train_(
     run = train(train_config(name, corpus, preset, **typed_options(context, options)), settings())
     if not run.finished: raise typer.Exit(130)
     metrics = run.metrics()
-    columns = ['epoch', 'step', 'loss', 'active', 'cosine_pairs', 'cosine_negatives', 'development']
+    columns = ['epoch', 'step', 'loss', 'teacher', 'active', 'cosine_pairs', 'cosine_negatives', 'development']
     show_table(metrics[[c for c in columns if c in metrics]].tail(5), f'Run {name}', digits=3)
 
 # %% ../nbs/70_cli_train.ipynb #ef78d941

@@ -41,7 +41,8 @@ def talk(lab):
 def by_hand(**more):
     curves = {'unigram_overlap': Curve((0., .6, 1.), (-1., .5, -3.)), SCORER: Curve((-1., 0., 1.), (-2.5, -2., 3.))}
     takes = {'unigram_overlap': dict(version=measure_of('unigram_overlap').version),
-             SCORER: dict(version=1, model='encoder:paraphrase-scorer', identity=identity_of('paraphrase-scorer'))}
+             SCORER: dict(version=measure_of(SCORER).version, model='encoder:paraphrase-scorer',
+                          identity=identity_of('paraphrase-scorer'))}
     return Calibration(dict(strong=Additive(curves, .3)), takes, **more)
 
 

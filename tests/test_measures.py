@@ -237,13 +237,24 @@ def test_an_empty_side_is_null_and_in_no_range(tmp_path):
                                translation=['Where is it?', '?', '', 'Yes.'], translation_score=[-.5, 0., 0., -.1]))
     names = [name for name, m in MEASURES.items() if m.function and not model_kind(name)]
     score(corpus, names, show=False)
-    frame = corpus.frame(names)
+    score(corpus, ['paraphrase_score', 'word_alignment'], ['paraphrase-scorer'], show=False)
+    frame = corpus.frame([*names, 'paraphrase_score@paraphrase-scorer', 'word_alignment@paraphrase-scorer'])
+    for name in ('paraphrase_score', 'word_alignment'): # two empty sides have one vector, and would be a perfect pair
+        assert frame[f'{name}@paraphrase-scorer'].isna().tolist() == [False, False, True, True]
     assert frame.translation_cost.isna().tolist() == [False, True, True, False] and frame.translation_cost[0] == .5
     for name in LEXICAL:
         if len(MEASURES[name].takes) == 2 and name != 'copied_source':
             assert frame[name].isna().tolist() == [False, False, True, True], name
             assert corpus.count(name, -1, 99) == 2
     assert frame.copied_source.isna().tolist() == [False, True, True, False]
+
+
+def test_a_measure_without_any_value_says_which_column_is_missing(tmp_path):
+    corpus = Corpus.create('talk', replace(settings(), workspace=tmp_path))
+    corpus.write_pairs(0, dict(reference=['Where?', 'Yes.'], translation=['Where is it?', 'No.']))
+    notes = score(corpus, ['copied_source', 'unigram_overlap'], show=False).attrs['notes']
+    assert notes == ['copied_source has no value in any pair of talk: no pair has a source']
+    assert score(corpus, show=False).attrs['notes'] == []  # nobody asked for it by name
 
 
 def test_values_of_an_earlier_version_are_computed_again(tmp_path):

@@ -148,3 +148,24 @@ def test_a_task_is_that_of_scikit_learn(name):
     finally: transfer.fit_regressions = original
     assert (fast.predicted_n == slow.predicted_n).mean() > .995
     assert abs((fast.predicted_n == fast.truth_n).mean() - (slow.predicted_n == slow.truth_n).mean()) < .003
+
+
+def test_the_command_measures_what_is_pending(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from paranmt_lab.cli_measure import measure_app
+    folder = tmp_path / 'resources/eval/senteval/cr'
+    folder.mkdir(parents=True)
+    lines = [f'{start} {word}\t{label}' for label, words in enumerate(('late early soon', 'soup bread tea'))
+             for word in words.split() for start in ('now', 'we like', 'who said', 'not', 'perhaps')]
+    (folder / 'cr.tsv').write_text('\n'.join(['text\tlabel', *lines]))
+    s = replace(settings(), workspace=tmp_path, resources=tmp_path / 'resources', workers=1)
+    monkeypatch.setattr('paranmt_lab.cli_measure.settings', lambda: s)
+    calls, run = [], TASKS['CR'].run
+    monkeypatch.setitem(TASKS, 'CR', replace(TASKS['CR'], run=lambda *of: calls.append(of) or run(*of)))
+    for words in ('--tasks CR', '--tasks CR,TREC', '--tasks CR'):
+        done = CliRunner().invoke(measure_app, ['evaluate', 'paraphrase-scorer', *words.split(), '--pending'])
+        assert done.exit_code == 0, (done.output, done.exception)
+    assert len(calls) == 1 and 'CR' in done.stdout
+    refused = CliRunner().invoke(measure_app, ['evaluate', 'paraphrase-scorer', '--pending', '--graded', 'x.tsv'])
+    assert refused.exit_code == 2

@@ -10,7 +10,7 @@
     python nbs/papers/choosing_corpora.py sources
         # `choosing-sources`: captions, verses, simplifications and what else the resources have
     python nbs/papers/choosing_corpora.py encoders
-        # `czech-20k`: a sample with paraphrase scores of two encoders: two minutes
+        # `czech-9k`: a sample with paraphrase scores of two encoders: a minute
 
 PARANMT_RESOURCES names the folder that holds `train/`. Every step goes on where it was stopped."""
 import sys
@@ -30,7 +30,7 @@ from paranmt_lab.translate.driver import translate_corpus
 from paranmt_lab.translate.protocol import Decoding
 
 WMT, BACK, FIRST, MINED, APART = 'choosing', 'czech-back', 'czech-first', 'czech-mined', 'czech-apart'
-SOURCES, SAMPLE = 'choosing-sources', 'czech-20k'
+SOURCES, SAMPLE = 'choosing-sources', 'czech-9k'
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 SCORER, PUBLISHED, CALIBRATION = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2', 'calibration:parabank'
 OVERLAPS = 'unigram_overlap', 'trigram_overlap', 'bigram_overlap', 'sentence_bleu'
@@ -38,7 +38,7 @@ LENGTHS = 'reference_length', 'translation_length'
 CZECH = 110_000         # sources that are translated, drawn at random from 153,930
 MINED_SOURCES = 60_000  # of these, to choose pairs from; the others train what judges
 LISTS = 40_000          # lists and references that the classifier and the language model learn from, as in the paper
-SAMPLED = 20_000        # pairs that a large encoder scores
+SAMPLED = 9_000         # pairs that a large encoder scores
 # What the resources hold beside WMT, and the name of each as a source of pairs
 FILES = {'asset': 'simplifications', 'turkcorpus': 'simplifications', 'multi30k-captions': 'captions',
          'bible4': 'verses', 'tatoeba-pivot': 'everyday'}

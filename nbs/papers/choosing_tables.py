@@ -52,7 +52,7 @@ def by_tenths(corpus=WMT):
         runs = runs.dropna(axis=1, how='all').dropna()
         mean, low, high = interval(runs.mean(axis=1))
         rows.append(dict(measure=measure, tenth=number, **runs.mean(), mean=mean, low=low, high=high, seeds=len(runs),
-                         models=len(runs.columns)))
+                         models=', '.join(m for m in MODELS if m in runs)))
     columns = ['measure', 'tenth', *(m for m in MODELS if m in wide), 'mean', 'low', 'high', 'seeds', 'models']
     return pd.DataFrame(rows, columns=columns)
 
@@ -62,7 +62,7 @@ def by_tenths(corpus=WMT):
 def _row(dataset, config, task='STS', figure='test', protocol=ON_TESTS, **facts):
     value, low, high = (config[f'{figure}{end}'] / 100 for end in ('', ' low', ' high'))
     return dict(task=task, dataset=dataset, metric='pearson', value=value, low=low, high=high, protocol=protocol,
-                system='AVG', seeds=', '.join(map(str, SEEDS[:config.seeds]))) | facts
+                system='AVG', seeds=', '.join(map(str, SEEDS[:int(config.seeds)]))) | facts
 
 
 # Rows of a table, and the groups that each chooses from
@@ -111,7 +111,7 @@ def source_rows():
     for _, config in by_config()[lambda f: f.group.str.startswith('sources')].iterrows():
         task, counterpart = NEAREST.get(config.selection, ('cs' if config.selection.startswith('own') else '', ''))
         dataset, _, language = config.selection.partition('-')
-        if dataset == 'wmt': task, dataset = language, 'wmt21-23'
+        if dataset == 'wmt': task, dataset = language or 'all', 'wmt21-23'
         elif language: dataset = f'our own translations, {language}'
         rows.append(_row(dataset, config, task=task or 'en', counterpart=counterpart,
                          protocol=f'{ON_TESTS}, {config.pairs:,} pairs'))
@@ -138,14 +138,14 @@ def domain_rows():
 
 
 def tenth_rows():
-    "`paranmt.5`: the best tenth of each measure, and the two highest tenths beside random pairs."
-    rows, tenths, models = [], by_tenths(FIRST), list(MODELS)
+    "`paranmt.5`: the best tenth of each measure, of those that were trained on."
+    rows, tenths = [], by_tenths(FIRST)
     for name, part in tenths.groupby('measure', sort=False):
         best = part.loc[part['mean'].idxmax()]
         figures = pd.Series({'test': best['mean'], 'test low': best.low, 'test high': best.high, 'seeds': best.seeds})
-        system = f"mean of {', '.join(models)}" if best.models == len(models) else 'WORD'
+        system = f'mean of {best.models}' if ',' in best.models else best.models
         rows.append(_row(name.replace('_', ' '), figures, task='STS17', system=system,
-                         protocol=f'tenth {best.tenth}, the best of ten on this set'))
+                         protocol=f'tenth {best.tenth}, the best of those trained on'))
     return rows
 
 

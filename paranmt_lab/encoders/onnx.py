@@ -121,6 +121,7 @@ def onnx_identity(
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
     "Facts of an encoder in ONNX, for a manifest."
+    "Identity of an encoder in ONNX, for manifests."
     return files_identity(name, find_published(name, s, PACKAGED), _READ)
 
 def open_onnx(

@@ -67,6 +67,7 @@ def static_identity(
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
     "Facts of a static encoder, for a manifest."
+    "Identity of a static encoder, for manifests."
     return files_identity(name, find_published(name, s, PACKAGED))
 
 def open_static(

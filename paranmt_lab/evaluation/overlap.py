@@ -90,7 +90,8 @@ class OverlapIndex(NamedTuple):
     grams: np.ndarray     # uint64 [g], the distinct grams, ascending
     postings: np.ndarray  # int32 [p], sentences that hold each gram, gram after gram
     offsets: np.ndarray   # int64 [g + 1], where each gram's postings begin
-    sizes: np.ndarray     # int32 [n], distinct grams of each sentence
+    members: np.ndarray   # int32 [p], distinct grams of each sentence, ascending, sentence after sentence
+    starts: np.ndarray    # int64 [n + 1], where each sentence's grams begin
     whole: np.ndarray     # uint64 [n], number of each whole sentence
 
 @text_loop
@@ -108,13 +109,13 @@ def overlap_index(
     "Index sentences by their character 5-grams."
     column = character_column(pa.array(list(sentences), pa.string()))
     flat, starts, whole = _all_grams(column.points, column.starts, kinds())
-    sizes = np.diff(starts).astype(np.int32)
-    order = np.argsort(flat, kind='stable')
-    grams, first = np.unique(flat[order], return_index=True)
-    postings = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
+    grams, members = np.unique(flat, return_inverse=True)
+    order = np.argsort(members, kind='stable')
+    postings = np.repeat(np.arange(len(sentences), dtype=np.int32), np.diff(starts))[order]
+    offsets = np.searchsorted(members[order], np.arange(len(grams) + 1))
     slots = np.full(1 << int(np.ceil(np.log2(2 * len(grams) + 2))), -1, np.int32)
     _fill(slots, grams)
-    return OverlapIndex(slots, grams, postings, np.append(first, len(flat)), sizes, whole)
+    return OverlapIndex(slots, grams, postings, offsets, members.astype(np.int32), starts, whole)
 
 # %% ../../nbs/40_evaluation.overlap.ipynb #a2a93987
 @text_loop
@@ -128,21 +129,30 @@ def _find(gram, slots, grams):
     return -1
 
 @text_loop
-def _count(known, n, rare, postings, offsets, hits, touched):
-    "Count shared grams: candidates come from the first `rare` grams, others only add to them; gives their number."
+def _candidates(rare, postings, offsets, seen, touched):
+    "Put the sentences that hold one of some grams into `touched`; gives their number."
     found = 0
-    for k in range(n):
-        for at in range(offsets[known[k]], offsets[known[k] + 1]):
+    for gram in rare:
+        for at in range(offsets[gram], offsets[gram + 1]):
             sentence = postings[at]
-            if hits[sentence]: hits[sentence] += 1
-            elif k < rare: hits[sentence] = 1; touched[found] = sentence; found += 1
+            if not seen[sentence]: seen[sentence] = True; touched[found] = sentence; found += 1
     return found
 
 @text_loop
-def _look_up(points, starts, kinds, slots, grams, postings, offsets, sizes, whole, threshold):
+def _shared(known, members, start, end):
+    "How many grams are in both of two ascending lists."
+    k, at, shared = 0, start, 0
+    while k < len(known) and at < end:
+        if known[k] == members[at]: shared += 1; k += 1; at += 1
+        elif known[k] < members[at]: k += 1
+        else: at += 1
+    return shared
+
+@text_loop
+def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bounds, whole, threshold):
     "Rows, sentences, Jaccard coefficients and whether whole texts are equal, for all that reach the threshold."
     rows, sentences, values, equal = [0][:0], [np.int32(0)][:0], [0.][:0], [False][:0]
-    hits, touched = np.zeros(len(sizes), np.int32), np.empty(len(sizes), np.int32)
+    seen, touched = np.zeros(len(whole), np.bool_), np.empty(len(whole), np.int32)
     longest = 0
     for s in range(len(starts) - 1): longest = max(longest, starts[s + 1] - starts[s])
     plain, own = np.empty(longest + 1, np.uint32), np.empty(longest + 1, np.uint64)
@@ -157,12 +167,14 @@ def _look_up(points, starts, kinds, slots, grams, postings, offsets, sizes, whol
         least = int(np.ceil(threshold * size - 1e-9))
         if n < least: continue
         frequency = (offsets[known[:n] + 1] - offsets[known[:n]])
-        by_rarity = known[:n][np.argsort(frequency)]
-        found = _count(by_rarity, n, n - least + 1, postings, offsets, hits, touched)
-        for k in range(found):
+        rare = known[:n][np.argsort(frequency)[:n - least + 1]]
+        for k in range(_candidates(rare, postings, offsets, seen, touched)):
             sentence = touched[k]
-            jaccard = hits[sentence] / (size + sizes[sentence] - hits[sentence])
-            hits[sentence] = 0
+            seen[sentence] = False
+            other = bounds[sentence + 1] - bounds[sentence]
+            if min(size, other) < threshold * max(size, other) - 1e-9: continue
+            shared = _shared(known[:n], members, bounds[sentence], bounds[sentence + 1])
+            jaccard = shared / (size + other - shared)
             if jaccard >= threshold:
                 rows.append(s); sentences.append(sentence); values.append(jaccard)
                 equal.append(whole[sentence] == _hash(plain, 0, length))

@@ -72,9 +72,11 @@ def measure_pending(
     "Measure the tasks that are not done, and record each at once."
     identity, run = identity_of(name, s), result_run(name, s)
     mark, marks = fingerprint(identity), run.folder / 'measured.json'
+    own = run.folder / 'encoder/encoder.json'  # an encoder of ours is called by its model, WORD for example
+    system = read_json(own)['model'] if own.exists() else identity['name']
     tasks = [task.name for task in choose_tasks(tasks)]
     for task, results in _in_turn(full_name(name), pending_tasks(run, identity, tasks), s, mark, workers):
-        record_results(run, identity['name'], results)
+        record_results(run, system, results)
         write_json(marks, (read_json(marks) if marks.exists() else {}) | {task: mark})
     stored = read_results(run.folder / 'results.parquet')
     return stored[stored.task.isin(tasks)].reset_index(drop=True)

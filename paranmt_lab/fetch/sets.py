@@ -43,7 +43,7 @@ def downloads_folder(
 
 # %% ../../nbs/26_fetch.sets.ipynb #9cf94b51
 def _record(folder):
-    "Earlier downloads: file to facts."
+    "Files that were fetched before: file to facts."
     return read_json(folder / 'fetched.json') if (folder / 'fetched.json').exists() else {}
 
 def fetch_file(

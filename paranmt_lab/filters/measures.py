@@ -111,9 +111,9 @@ def paraphrase_score(
     references:Sequence[str|None],   # What people wrote
     translations:Sequence[str|None], # What the engine wrote
     encoder:Encoder,                 # Encoder that compares them
-) -> np.ndarray:                     # float32[n], from -1 to 1; NaN where a side is missing
+) -> np.ndarray:                     # float32[n], from -1 to 1; NaN where a side is missing or empty
     "How alike an encoder finds the two sides."
-    whole = [i for i, pair in enumerate(zip(references, translations)) if None not in pair]
+    whole = [i for i, pair in enumerate(zip(references, translations)) if all(text and text.strip() for text in pair)]
     scores = np.full(len(references), np.nan, np.float32)
     if whole:
         first, second = ([side[i] for i in whole] for side in (references, translations))

@@ -350,7 +350,8 @@ def score(
     "Compute what is missing of some measures, shard by shard; stopped, it can be resumed."
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to score: import some first')
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
-    models = named_models(models)
+    models, names = named_models(models), list(names)
+    asked = {name.partition('@')[0] for name in names}
     names = wanted_columns(names, models)
     check_columns(names)
     with locked(corpus.folder):
@@ -359,7 +360,9 @@ def score(
             columns = [n for n in columns if n not in PAIRS.names]
             _fill(corpus, columns, by, workers, cluster, show)
             if any(map(corpus.missing, columns)): break # a stop was requested
-        return _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
+        table = _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
+        table.attrs['notes'] += _without_values(corpus, table, asked)
+        return table
 
 # %% ../../nbs/32_filters.scoring.ipynb #8f01b344
 def _fill(corpus, names, models, workers, cluster, show):
@@ -393,6 +396,15 @@ def _report(corpus, names):
     notes = [note for name in names for note in corpus.manifest(f'score-{name}').get('notes', [])]
     table.attrs['notes'] = list(dict.fromkeys(notes))
     return table
+
+def _without_values(corpus, table, asked):
+    "A note for each measure that was asked for by name and has no value in any pair, with the column that is empty."
+    empty = [row.measure for row in table.itertuples() if row.pairs and row.no_value == row.pairs]
+    for name in [name for name in empty if name.partition('@')[0] in asked]:
+        takes = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind in ('column', 'tokens', 'characters')]
+        lacking = [c for c in takes if not corpus.query(f'SELECT count({c}) AS n FROM pairs').n[0]]
+        why = f': no pair has a {lacking[0]}' if lacking else ''
+        yield f'{name} has no value in any pair of {corpus.name}{why}'
 
 # %% ../../nbs/32_filters.scoring.ipynb #37c8fb92
 def score_columns(

@@ -156,7 +156,7 @@ SCORED = (
             (other_measure('translation_score'), tokens('translation'), tokens('source')), _COUNT,
             'backtranslation section 5.6', 'negative translation score'),
     Measure('paraphrase_score', Imported('measures.paraphrase_score'), (*_TEXTS, model('encoder')), (-1., 1.),
-            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder'),
+            'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder', version=2),
     Measure('word_alignment', Imported('alignment.word_alignment'), (*_TOKENS, words_of('encoder')), (-1., 1.),
             'not in the papers', "how well each word is met by one of the other side, under an encoder's word vectors"),
     Measure('reference_probability', Imported('probability.reference_probability'),

@@ -48,7 +48,7 @@ FORMAT, VERSION = 'paranmt-lexicon', 1
 _FACTS = dict(format=str, version=int, request=dict)
 
 def _request(corpus, conditions):
-    "The request."
+    "The request: corpus, its state and the conditions."
     state = corpus.fingerprint([conditions.score] if conditions.score else [])
     return dict(corpus=corpus.name, state=state, **asdict(conditions))
 

@@ -34,7 +34,7 @@ def lexicon_facts(
                        remedy='build the lexicon again, with --force')
 
 def _identity(folder, facts, score):
-    "The facts that decide the scores."
+    "The identity of a lexicon: name, checksum and score."
     return dict(name=folder.resolve().name, kind='lexicon', checksum=facts['content'], score=score)
 
 def _literal(path): return "'" + str(path).replace("'", "''") + "'"
@@ -87,7 +87,7 @@ def scored_pairs(
     mean = mean_pmi(*within)
     return pairs.assign(pmi_cross=across, pmi=mean, adjusted=across - mean)
 
-# %% ../../nbs/34_lexicon.model.ipynb #21b14949
+# %% ../../nbs/34_lexicon.model.ipynb #aad8c0d8
 LEAST_SHOWN = 10  # meetings from which a paraphrase is shown (`paranmt-arxiv` A.1)
 _COLUMN = dict(adjusted='adjusted', cross='pmi_cross')
 
@@ -109,9 +109,9 @@ def paraphrases(
     return best[['word', 'adjusted', 'pmi_cross', 'pmi', 'cross', 'references', 'translations']].reset_index(drop=True)
 
 def _near(lexicon, word):
-    "Advice about a word that is not there."
+    "Words that begin alike, for an error."
     begin = [w for w in lexicon.words.word if w.startswith(word.strip().lower()[:3])][:5]
-    return f"there are {', '.join(begin)}" if begin else 'look for one of words.parquet'
+    return f"there are {', '.join(begin)}" if begin else 'look for another form of it'
 
 # %% ../../nbs/34_lexicon.model.ipynb #e74f3b3e
 def _numbered(lexicon, first, second):
@@ -160,7 +160,7 @@ def lexicon_identity(
     name:str,   # Name of a lexicon
     s:Settings, # Settings
 ) -> dict:      # Name, kind, checksum of its counts, and the score
-    "Facts of a lexicon, for a manifest."
+    "Identity of a lexicon, for manifests."
     folder, score = _folder_and_score(name, s)
     facts = lexicon_facts(folder)
     return _identity(folder, facts, 'ppdb' if facts['kind'] == 'ppdb' else score or 'adjusted')

@@ -43,7 +43,7 @@ def marked(
     parts = re.split(rf'(?i)(?<!\w)({re.escape(word)})(?!\w)', legible(text))
     return ''.join(f':{colour}-background[{escaped(part)}]' if i % 2 else escaped(part) for i, part in enumerate(parts))
 
-# %% ../../nbs/62_pages.lexicon.ipynb #0df89be9
+# %% ../../nbs/62_pages.lexicon.ipynb #b3924663
 _SIDES = '''regexp_matches(lower(reference), $one) AND regexp_matches(lower(translation), $other)
             OR regexp_matches(lower(reference), $other) AND regexp_matches(lower(translation), $one)'''
 
@@ -57,12 +57,13 @@ def meetings(
     word:str,       # A word
     other:str,      # Another
     n:int=10,       # Pairs at most
-) -> pd.DataFrame:  # pair_id, reference, translation: the first pairs with the words on different sides
-    "Pairs of sentences across which two words meet."
+) -> pd.DataFrame:  # pair_id, reference, translation: pairs with the words on different sides, one for a reference
+    "The first pairs of sentences across which two words meet."
     asked = dict(one=_whole_word(word), other=_whole_word(other))
-    return corpus.frame(['pair_id', 'reference', 'translation'], where=_SIDES, params=asked, limit=n)
+    found = corpus.frame(['pair_id', 'reference', 'translation'], where=_SIDES, params=asked, limit=20 * n)
+    return found.drop_duplicates('reference').head(n)
 
-# %% ../../nbs/62_pages.lexicon.ipynb #0cddac99
+# %% ../../nbs/62_pages.lexicon.ipynb #f48cb094
 @st.cache_resource(max_entries=3, show_spinner='Opening the lexicon')
 def _opened(name, stamp):
     "A lexicon that stays in memory; three at most."
@@ -86,8 +87,8 @@ def _examples(lexicon, word, others, s):
     if corpus is None:
         return st.caption(f"The corpus {escaped(lexicon.facts['request']['corpus'])} is no longer in this workspace.")
     found = meetings(corpus, word, other)
-    st.caption(f'The first {len(found)} pairs of {escaped(corpus.name)}, those too that the lexicon left out for their '
-               'score or length.')
+    st.caption(f'The first {len(found)} pairs of {escaped(corpus.name)}, one for each reference; also pairs that the '
+               'lexicon left out for their score or length.')
     for row in found.itertuples():
         left, right = st.columns(2, gap='medium')
         for place, text in ((left, row.reference), (right, row.translation)):
@@ -121,7 +122,7 @@ def _simlex_part(lexicon, by, s):
     with right:
         if rho['n']: draw(simlex_scatter(pairs, SCORES[by]).properties(height=360))
 
-# %% ../../nbs/62_pages.lexicon.ipynb #3281a0c8
+# %% ../../nbs/62_pages.lexicon.ipynb #9a0386b1
 def _default_word(lexicon):
     "A word to begin with: the first of some, or one of middling frequency."
     known = [word for word in ('good', 'house', 'man') if word in lexicon.index]
@@ -147,7 +148,7 @@ def page():
     stamp = (s.models / name.partition(':')[2] / 'lexicon.json').stat().st_mtime_ns
     lexicon = _opened(name, stamp)
     counts, request = lexicon.facts['counts'], lexicon.facts['request']
-    st.caption(source_line(lexicon=lexicon.folder.name, counted_in=request['corpus'],
+    st.caption(source_line(lexicon=lexicon.folder.name, **{'counted in': request['corpus']},
                            pairs=f"{counts['kept']:,} of {counts['read']:,}", checksum=lexicon.facts['content']))
     in_address('word', _default_word(lexicon), plain)
     in_address('by', 'adjusted', one_of(list(SCORES), 'score'))

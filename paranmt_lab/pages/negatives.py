@@ -425,7 +425,7 @@ def _recorded(s, run):
     "Negatives that the run recorded while it trained."
     try: notes = recorded(run)
     except (OSError, ValueError) as e:
-        st.error('What the run recorded cannot be read.', icon=':material/broken_image:')
+        st.error('The negatives that the run recorded cannot be read.', icon=':material/broken_image:')
         return st.text(legible(str(e)))
     name = escaped(run.name)
     if not len(notes):
@@ -466,7 +466,7 @@ def _spread(rows, m, epoch, most=8):
     "Candidates of the probe's negatives."
     known, late = with_spread(rows), sorted(rows.epoch.unique())[-most:]
     if not len(known):
-        return st.info('What these negatives were drawn from is **not recorded**: the run is older than that.',
+        return st.info('The candidates for these negatives are **not recorded**: the run is older than that.',
                        icon=':material/inbox:')
     of_epoch, of_m = known[known.epoch == epoch], known[(known.megabatch == m) & known.epoch.isin(late)]
     views = ((of_epoch, 'megabatch', 'mini-batches M', f'What they were drawn from in epoch {epoch}'),

@@ -97,7 +97,7 @@ def as_told(
                          for _, run in table.iterrows()}).rename_axis('fact').reset_index()
 
 # %% ../../nbs/62_pages.training.ipynb #ebf4130d
-FIGURES = {'loss': 'Loss', 'development': 'Development score',
+FIGURES = {'loss': 'Loss', 'development': 'Development score', 'teacher': "Teacher's part of the loss",
            'active': 'Active hinges', 'pairs_per_second': 'Pairs per second',
            'cosine_pairs': 'Cosine of pairs', 'cosine_negatives': 'Cosine of negatives'}
 

@@ -22,6 +22,7 @@ from ..encoders.scattered import Scattered
 from ..text import Packed
 from .deferred import DeferredAdam
 from .megabatch import Step, batches_of
+from .teacher import teacher_lesson
 
 # %% ../../nbs/51_training.averages.ipynb #4e24440a
 @compiled
@@ -133,9 +134,12 @@ class AverageStep:
         joined:str='concat',     # How several become one: `concat` (each at unit length), `plain` (as they are), `sum`
         margin:float=0.4,        # Of the loss
         sides:int=2,             # 2: hinges of both sides, 1: of the first
+        teacher_weight:float=1., # What counts the part of a teacher in the loss
+        teacher_scale:float=1.,  # Factor of the cosines before they are compared with a teacher's; 0: the best one
     ):
         self.optimizer, self.features, self.joined = optimizer, list(features), joined
         self.margin, self.sides, self.known = margin, sides, None
+        self.teacher_weight, self.teacher_scale = teacher_weight, teacher_scale
         self.weights = {name: table.parameter for name, table in optimizer.tables.items()}
         optimizer.collect()
 
@@ -181,14 +185,15 @@ def encode(self:AverageStep,
 
 @patch
 def _read_players(self:AverageStep, packs, pairs, p1, p2):
-    "Who takes part and where, their tokens, their vectors."
+    "Who takes part and where, their numbers, their tokens, their vectors."
     known, self.known = self.known, None
     if known and known[0] is packs and known[1] == self.optimizer.steps and len(pairs) == len(p1):
         own, negatives = np.stack([2 * pairs, 2 * pairs + 1]), np.stack([p1, p2])[:, pairs]
-        return np.concatenate([own, np.where(negatives < 0, own[0], negatives)]).astype(np.int32), *known[2:]
+        place = np.concatenate([own, np.where(negatives < 0, own[0], negatives)]).astype(np.int32)
+        return place, np.arange(2 * len(p1), dtype=np.int32), *known[2:]
     who, place = _players(pairs, p1, p2, slot_table(2 * len(p1)))
     gathered = self.gather(packs, who)
-    return place, gathered, *self.read(gathered)
+    return place, who, gathered, *self.read(gathered)
 
 # %% ../../nbs/51_training.averages.ipynb #316f0175
 @patch
@@ -225,12 +230,17 @@ def step(self:AverageStep,
     pairs:np.ndarray,         # [b] pairs of the mini-batch
     p1:np.ndarray,            # Negatives of all first sides, -1 for none
     p2:np.ndarray,            # The same of the second sides
+    teacher:np.ndarray|None=None, # [2n, e] a teacher's vectors of all sentences of the mega-batch
 ) -> Step:                    # Its figures
     "Read, compare, learn."
     last = max(p1.max(), p2.max(), 2 * pairs.max() + 1)
     if last >= 2 * len(p1): raise IndexError(f'sentences up to {last} of {2 * len(p1)}')
-    place, gathered, x_nd, lengths = self._read_players(packs, pairs, p1, p2)
+    place, who, gathered, x_nd, lengths = self._read_players(packs, pairs, p1, p2)
     loss, cosines, d_nd = _compare(x_nd, place, pairs, p1, p2, self.margin, self.sides)
+    taught = math.nan
+    if teacher is not None:
+        taught, _, gradient = teacher_lesson(x_nd, teacher[who], place[0], place[1], self.teacher_scale)
+        loss, d_nd = loss + self.teacher_weight * taught, d_nd + np.float32(self.teacher_weight) * gradient
     if not math.isfinite(loss): raise FloatingPointError(f'the loss is {loss} at step {self.optimizer.steps + 1}')
     self.learn(gathered, x_nd, lengths, d_nd)
-    return Step(loss, cosines[0], cosines[1:])
+    return Step(loss, cosines[0], cosines[1:], taught)

@@ -154,8 +154,16 @@ class OptimizerConfig:
     clip: float = number(0.0, 0, 10**6)        # Most norm of the gradient; 0 takes it as it is
     dropout: float = number(0.0, 0, 0.99)      # Share of the numbers of word vectors left out in training
     word_dropout: float = number(0.0, 0, 0.99) # Share of whole word vectors left out in training
+    # Encoder whose cosines are followed, beside the loss (a run, a model, a folder, or a published one, st:NAME)
+    teacher: str = ''
+    teacher_weight: float = number(1.0, 0, 10**6) # What counts its part of the loss (lambda)
+    # Factor of the model's cosines before they are compared with the teacher's; 0: what fits each mini-batch best
+    teacher_scale: float = number(1.0, 0, 100)
 
-    def __post_init__(self): check_fields(self)
+    def __post_init__(self):
+        check_fields(self)
+        if self.teacher or self.teacher_weight == self.teacher_scale == 1: return
+        raise ValueError('teacher_weight and teacher_scale are for a teacher: name one, or leave them out')
 
 # %% ../../nbs/50_training.config.ipynb #3633a35c
 @dataclass(frozen=True, kw_only=True)

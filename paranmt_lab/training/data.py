@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SAMPLE', 'usable', 'choose_pairs', 'sides', 'numbers_of', 'write_packed', 'count_types', 'renumber', 'learn_subwords',
-           'write_arrays', 'ids_sum', 'recipe', 'arrays_folder', 'TrainingData', 'prepare', 'judge_vectors',
-           'MegaBatch']
+           'write_arrays', 'ids_sum', 'recipe', 'arrays_folder', 'TrainingData', 'prepare', 'MegaBatch']
 
 # %% ../../nbs/52_training.data.ipynb #9aed8ab2
 import hashlib
@@ -26,7 +25,7 @@ from ..encoders.numbering import take_sentences
 from ..jobs.progress import Progress
 from ..jobs.provenance import fingerprint
 from ..lookup import TypeTable, rows_of
-from ..settings import atomic, inside, remove_leftovers, temporary_beside, write_json
+from ..settings import inside, remove_leftovers, temporary_beside, write_json
 from ..subwords import SEGMENTERS, Subwords, read_vocabulary, vocabulary_file
 from ..text import GRAMS, Packed, Vocabulary
 from .config import SIDE_COLUMNS, EncoderConfig, TrainConfig
@@ -225,6 +224,7 @@ class TrainingData:
     ):
         array = lambda name, kind: np.memmap(folder / name, kind, 'r')
         self.folder, self.pair_id, self.segment = folder, array('pair_id', np.int64), array('segment', np.int64)
+        self.teacher = None # What a teacher says of all 2n sentences, indexed by their numbers
         self.vocabularies = {p.stem.split('-', 1)[1]: read_vocabulary(p) for p in sorted(folder.glob('vocabulary-*'))}
         self.packs = {f: Packed(array(f'{f}.ids', np.int32), array(f'{f}.offsets', np.int64))
                       for f in self.vocabularies}
@@ -253,23 +253,6 @@ def prepare(
     finally: shutil.rmtree(part, ignore_errors=True)
     return TrainingData(home)
 
-# %% ../../nbs/52_training.data.ipynb #3884f829
-def judge_vectors(
-    data: TrainingData, # Arrays of the run
-    origin: Origin, # Its corpus, where the sentences are, and its judge
-) -> np.ndarray: # (2n, d) float16, mapped into memory: both sides of each pair
-    "The judge's vectors of all sentences."
-    path = data.folder / f'judge-{origin.judge_sum()}.npy'
-    if not path.exists():
-        judge = origin.judge
-        with atomic(path) as part:
-            vectors, done = np.lib.format.open_memmap(part, 'w+', np.float16, (2 * len(data), judge.dim)), 0
-            for batch in usable(origin.corpus, np.sort(data.pair_id), origin.config.data.columns):
-                vectors[done:done + 2 * len(batch)] = judge.encode(sides(batch))
-                done += 2 * len(batch)
-            vectors.flush()
-    return np.load(path, mmap_mode='r')
-
 # %% ../../nbs/52_training.data.ipynb #42289adc
 class MegaBatch:
     "The sentences of some pairs, numbered 2 * pair + side."
@@ -284,6 +267,7 @@ class MegaBatch:
         sentences = (2 * rows[:, None] + [0, 1]).ravel()
         self.rows, self.segments = rows, torch.from_numpy(data.segment[rows])
         self.packs = {f: take_sentences(p, sentences) for f, p in data.packs.items()}
+        self.teacher = None if data.teacher is None else data.teacher[sentences]  # (2n, e), order of words untouched
         if scrambled and (word := self.packs.get('word')):
             self.packs['word'] = Packed(scramble(word.ids, word.offsets, scrambled, rng, each), word.offsets)
 

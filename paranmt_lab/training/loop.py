@@ -38,6 +38,7 @@ from .ranks import Ranks
 from .sampling import mega_sizes, sampled
 from .schedule import steps_of
 from .steppers import Stepper, figures_of, stepper_kind
+from .vectors import SentenceVectors
 
 # %% ../../nbs/52_training.loop.ipynb #7fdbe41a
 class EncoderLearner(Learner):
@@ -46,7 +47,7 @@ class EncoderLearner(Learner):
         self,
         origin: Origin, # What the run starts from, with its config and the settings
         data: TrainingData, # Its arrays
-        judge: np.ndarray | None = None, # (2n, e) what a judge says of all sentences
+        judge: SentenceVectors | None = None, # (2n, e) what a judge says of all sentences
         kind: type[Stepper] | None = None, # Stepper to train with; None chooses
         run: Run | None = None, # Where negatives and results are written; not needed for mega-batches alone
     ):

@@ -40,6 +40,7 @@ class Step(NamedTuple):
     loss: float            # Of the mini-batch, before the step
     positive: np.ndarray   # (b,) cosine of each pair
     negatives: np.ndarray  # (2, b) cosine of each first and second side with its negative; -inf where there is none
+    teacher: float = np.nan  # The part of the loss that a teacher asks for, before its weight; nan without one
 
 # %% ../../nbs/50_training.megabatch.ipynb #d1f15b8c
 def margin_slopes(

@@ -34,6 +34,7 @@ from .ranks import Ranks
 from .resident import Resident, Sentences, encode as encode_resident, learn
 from .sampling import LOSSES
 from .schedule import learning_rates
+from .teacher import teacher_loss
 
 # %% ../../nbs/52_training.steppers.ipynb #6a41b441
 class Stepper(Protocol):
@@ -139,16 +140,19 @@ def step(
 ) -> Step: # Its figures
     "One optimizer step."
     own, device = self.ranks.share(pairs), self.ranks.device
-    who = np.stack([2 * own, 2 * own + 1, *negatives[:, own]])
-    cosines = self.compare(mega, who)
+    who, share = np.stack([2 * own, 2 * own + 1, *negatives[:, own]]), len(own) / len(pairs)
+    cosines, lesson = self.compare(mega, who)
     found = cosines.detach().cpu().numpy().reshape(3, -1).copy()
     found[1:][who[2:] < 0] = -np.inf
-    loss, slopes = self.loss(found, len(own) / len(pairs))
-    cosines.backward(torch.from_numpy(slopes.ravel()).to(device))
+    taught = math.nan if lesson is None else self.ranks.total(float(lesson.detach()) * share)
+    loss, slopes = self.loss(found, share, taught)
+    wanted = [(cosines, torch.from_numpy(slopes.ravel()).to(device))]
+    if lesson is not None: wanted.append((lesson, torch.full_like(lesson, share * self.config.teacher_weight)))
+    torch.autograd.backward(*zip(*wanted))
     self.ranks.sum_named_gradients(self.parameters, self.layer.sparse)
     self.optimizer.step()
     found = self.ranks.gather(torch.from_numpy(found.T).to(device), len(pairs)).T.cpu().numpy()
-    return Step(loss, found[0], found[1:])
+    return Step(loss, found[0], found[1:], taught)
 
 # %% ../../nbs/52_training.steppers.ipynb #2d178611
 @patch
@@ -156,24 +160,31 @@ def compare(
     self: AutogradStepper,
     mega: MegaBatch, # Sentences
     who: np.ndarray, # (4, b) sentence numbers: first sides, second sides, the negatives of each (-1 for none)
-) -> Tensor: # (3 * b) cosines: of the pairs, of first sides with their negatives, of second sides with theirs
+) -> tuple[Tensor, Tensor | None]: # (3 * b) cosines: of pairs, first sides with their negatives, second sides with
+    # theirs; how far all cosines are from the teacher's, None without one
     "Encode each sentence of a mini-batch once, and compare; differentiable."
     n = number_rows(np.where(who < 0, who[0], who).ravel().astype(np.int32), 2 * len(mega))
     a, b, p, q = n.place.astype(np.int64).reshape(who.shape)
     vectors = self.read(mega, n.rows.astype(np.int64))
-    return pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q]))
+    cosines = pair_cosines(vectors, np.concatenate([a, a, b]), np.concatenate([b, p, q]))
+    if mega.teacher is None: return cosines, None
+    if not len(a): return cosines, vectors.sum()  # a process without pairs
+    teacher = torch.from_numpy(mega.teacher[n.rows]).to(vectors.device).float()
+    return cosines, teacher_loss(vectors, teacher, a, b, self.config.teacher_scale)
 
 @patch
 def loss(
     self: AutogradStepper,
     cosines: np.ndarray, # (3, b) of this process
     share: float, # Its share of the mini-batch
+    taught: float = math.nan, # The teacher's part of the loss of the whole mini-batch; nan without one
 ) -> tuple[float, np.ndarray]: # Loss of the whole mini-batch, (3, b) its slopes
     "The loss, summed over the processes, and its slopes."
     config, slopes = self.config, np.zeros_like(cosines)
     value, sides = 0.0, slice(1, 1 + config.sides)
     if share: value, slopes[0], slopes[sides] = LOSSES[config.loss](cosines[0], cosines[sides], config.margin)
     value = self.ranks.total(float(value * share))
+    if not math.isnan(taught): value += self.config.teacher_weight * taught
     if not math.isfinite(value): raise FloatingPointError(f'the loss is {value} at step {self.optimizer.steps + 1}')
     return value, slopes * np.float32(share)
 
@@ -193,7 +204,8 @@ class CompiledStepper:
         self.model, self.batch = model_name(layer), config.batch_size
         self.optimizer = _optimizer(layer, config, data, ranks)
         features = [part.feature for part in averages.parts]
-        self.kernels = AverageStep(self.optimizer, features, averages.joined, config.margin, config.sides)
+        self.kernels = AverageStep(self.optimizer, features, averages.joined, config.margin, config.sides,
+                                   config.teacher_weight, config.teacher_scale)
 
     def encode(self, mega): # of n pairs
         "(n, 2, d) vectors under the present weights."
@@ -203,7 +215,8 @@ class CompiledStepper:
     def steps(self, mega, negatives): # of n pairs, and the numbers of their negatives (2, n)
         "One optimizer step for each mini-batch."
         for pairs in batches_of(np.arange(len(mega)), self.batch):
-            yield self.paced('step', len(pairs), partial(self.kernels.step, mega.packs, pairs, *negatives))
+            yield self.paced('step', len(pairs),
+                             partial(self.kernels.step, mega.packs, pairs, *negatives, mega.teacher))
 
 # %% ../../nbs/52_training.steppers.ipynb #b238f8a8
 @patch
@@ -282,13 +295,13 @@ def stepper_kind(
     if processes > 1 or not layer.as_averages() or not plain(config.optimizer): return AutogradStepper
     if _on_cpu(device): return CompiledStepper
     published = config.optimizer.epsilon == 'lasagne' or config.mining.exclude == 'pair'
-    return AutogradStepper if published else ResidentStepper
+    return AutogradStepper if published or config.optimizer.teacher else ResidentStepper
 
 # %% ../../nbs/52_training.steppers.ipynb #26f5e611
 def figures_of(
     step: Step, # Of a mini-batch
     margin: float, # Of the loss
-) -> Figures: # `loss`, `active`, `cosine_pairs` and `cosine_negatives`, for one step
+) -> Figures: # `loss`, `active`, `cosine_pairs` and `cosine_negatives`, for one step; with a teacher also `teacher`
     "The figures of a step, to be averaged with those of others."
     positive, negatives = step.positive, step.negatives
     there = negatives > -np.inf
@@ -297,4 +310,5 @@ def figures_of(
         active=np.count_nonzero(negatives > positive - margin) / negatives.size,
         cosine_pairs=positive.sum() / len(positive),
         cosine_negatives=negatives.sum(where=there) / max(np.count_nonzero(there), 1))
+    if not math.isnan(step.teacher): figures['teacher'] = step.teacher
     return Figures({name: float(x) for name, x in figures.items()}, done=len(positive))

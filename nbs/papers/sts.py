@@ -1,0 +1,142 @@
+"""Encoders and baselines on STS: three protocols, intervals, differences, and test pairs in training data.
+
+    python nbs/papers/sts.py measure SYSTEM ...
+        # figures of some systems (all if none is named) on the suite `sts`, with seconds, into nbs/papers/sts.json;
+        # those of `RIVALS` are compared with the shipped scorer too, by Williams' test and the paired bootstrap
+    python nbs/papers/sts.py contamination
+        # test pairs in two files of training pairs, and the speed of looking
+    python nbs/papers/sts.py keep
+        # figures for paranmt.8, paranmt.9 and paranmt-arxiv.16 go to where `paranmt table KEY` finds them
+
+PARANMT_RESOURCES names the folder that holds `eval`, `train/vectors` and `train/paraphrase`. What is in the file is not
+measured again unless its system is named."""
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
+from paranmt_lab.evaluation.pairwise import compare_systems
+from paranmt_lab.evaluation.sts import YEARLY
+from paranmt_lab.evaluation.tables import keep_measured
+from paranmt_lab.evaluation.tasks import evaluate, open_system
+from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.settings import atomic, settings
+
+FILE = Path(__file__).with_name('sts.json')
+BASELINES = 'organisers-overlap', 'token-overlap', 'bleu', 'meteor', 'glove-average', 'sif'
+SCORER, PEER = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
+TASKS = {PEER: [*YEARLY, 'STS-B captions']}  # a slow system's; others have the suite
+RIVALS = 'sif', PEER
+SUPERVISED = SCORER,  # systems whose vectors a regression is trained on too
+TRAINING = 'wmt21-23', 'multi30k-captions'  # files of training pairs to look through
+SIDES = {'wmt21-23': ('reference', 'hypothesis')}
+
+
+def load(): return json.loads(FILE.read_text()) if FILE.exists() else {}
+
+
+def keep(**parts):
+    "Put parts into the file."
+    with atomic(FILE) as part: part.write_text(json.dumps(load() | parts, indent=1, ensure_ascii=False) + '\n')
+
+
+def rows_of(frame):
+    "Rows of results as short dictionaries, figures rounded to six digits."
+    columns = ['task', 'dataset', 'metric', 'value', 'low', 'high', 'n', 'protocol', 'status']
+    return json.loads(frame[columns].round(6).to_json(orient='records'))
+
+
+class Remembered:
+    "A system that rates the same sentences once."
+    def __init__(self, system): self.system, self.rated = system, {}
+
+    def similarity(self, first, second):
+        key = tuple(first), tuple(second)
+        if key not in self.rated: self.rated[key] = self.system.similarity(first, second)
+        return self.rated[key]
+
+
+def measure(names):
+    "Measure systems; the time is that of the whole suite, bootstrap and reading included, after the system is open."
+    s = settings()
+    for name in names or (*BASELINES, SCORER, PEER):
+        if name in load().get('figures', {}) and not names: continue
+        system = Remembered(open_system(name, s))
+        start, cpu = time.perf_counter(), time.process_time()
+        tasks = TASKS.get(name)
+        frame = evaluate(system, tasks, s=s, suites=() if tasks else ['sts'])
+        seconds = dict(wall=round(time.perf_counter() - start, 1), cpu=round(time.process_time() - cpu, 1))
+        if name in SUPERVISED: frame = pd.concat([frame, evaluate(system.system, ['STS-B supervised'], s=s)])
+        made = {key: provenance()[key] for key in ('date', 'commit')}
+        keep(figures=load().get('figures', {}) | {name: dict(rows=rows_of(frame), seconds=seconds, **made)})
+        print(name, seconds, flush=True)
+        if name not in RIVALS: continue
+        table = compare_systems(system.similarity, open_system(SCORER, s).similarity, s.resources, YEARLY)
+        keep(differences=load().get('differences', {}) | {name: json.loads(table.round(6).to_json(orient='records'))})
+
+
+def contamination():
+    "Test pairs in two files of training pairs."
+    s, found = settings(), {}
+    for name in TRAINING:
+        lab = replace(s, workspace=Path(tempfile.mkdtemp()))
+        frame = pq.read_table(s.resources / f'train/paraphrase/{name}.parquet').to_pandas()
+        sides = SIDES.get(name, ('sentence1', 'sentence2'))
+        corpus = Corpus.create(name, lab)
+        corpus.write_pairs(0, pd.DataFrame(dict(zip(('reference', 'translation'), (frame[side] for side in sides)))))
+        start, cpu = time.perf_counter(), time.process_time()
+        overlap = check_contamination(corpus, lab, show=False)
+        seconds = dict(wall=round(time.perf_counter() - start, 1), cpu=round(time.process_time() - cpu, 1))
+        counts = overlap_counts(overlap)
+        found[name] = dict(pairs=len(frame), seconds=seconds, seen=int(contaminated(overlap).sum()), tests=len(overlap),
+                           sets=json.loads(counts[counts.near > 0].to_json(orient='records')))
+        keep(contamination=load().get('contamination', {}) | found)
+        print(name, len(frame), seconds, found[name]['seen'], flush=True)
+        shutil.rmtree(lab.workspace)
+
+
+def kept_rows(figures, names, task, dataset, counterpart='', **facts):
+    "Figures of some systems on one data set, as rows of a table."
+    rows = []
+    for system, title in names.items():
+        for row in figures[system]['rows']:
+            if (row['task'], row['dataset'], row['metric']) != (task, dataset, 'pearson'): continue
+            figure = {key: np.nan if row[key] is None else row[key] for key in ('value', 'low', 'high')}
+            rows.append(figure | dict(task=task, dataset=dataset, counterpart=counterpart, metric='pearson', n=row['n'],
+                                      protocol=row['protocol'], system=title, status=row['status']) | facts)
+    return rows
+
+
+def tables():
+    "Keep figures for the tables of the paper."
+    figures = load()['figures']
+    origin = dict(command='python nbs/papers/sts.py measure', machine='AMD EPYC', seeds='fixed by data set')
+    related = {'bleu': 'BLEU', 'meteor': 'METEOR'}
+    words = 'smoothed BLEU of single sentences; METEOR of NLTK with exact words and stems, without synonyms'
+    rows = [row for task in ('STS12', 'STS13', 'STS14', 'STS15', 'STS16')
+            for row in kept_rows(figures, related, task, 'mean', training='related work')]
+    keep_measured('paranmt.8', results_of(rows), config=words, **origin)
+    shipped, place = {SCORER: 'shipped scorer'}, dict(config='the encoder in data/models; the test set is not here')
+    keep_measured('paranmt.9', results_of(kept_rows(figures, shipped, 'STS-B', 'dev')), **place, **origin)
+    rows = kept_rows(figures, shipped, 'STS-B', 'dev')
+    for part in ('captions', 'no captions'): rows += kept_rows(figures, shipped, 'STS-B captions', f'dev {part}')
+    for part in ('', ' captions', ' no captions'): rows += kept_rows(figures, shipped, 'STS-B supervised', f'dev{part}')
+    keep_measured('paranmt-arxiv.16', results_of(rows), **place, **origin)
+
+
+def results_of(rows): return pd.DataFrame(rows).drop(columns='status')
+
+
+if __name__ == '__main__':
+    command, *words = sys.argv[1:] or ['help']
+    {'measure': lambda: measure(words), 'contamination': contamination, 'keep': tables}.get(
+        command, lambda: print(__doc__))()
