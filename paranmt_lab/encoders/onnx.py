@@ -120,7 +120,6 @@ def onnx_identity(
     name:str,   # `onnx:NAME` or `onnx:PATH`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
-    "Facts of an encoder in ONNX, for a manifest."
     "Identity of an encoder in ONNX, for manifests."
     return files_identity(name, find_published(name, s, PACKAGED), _READ)
 

@@ -66,7 +66,6 @@ def static_identity(
     name:str,   # `static:NAME`, `static:PATH` or `static:ORGANISATION/MODEL`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
-    "Facts of a static encoder, for a manifest."
     "Identity of a static encoder, for manifests."
     return files_identity(name, find_published(name, s, PACKAGED))
 

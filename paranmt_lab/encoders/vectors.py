@@ -47,7 +47,6 @@ def vectors_identity(
     name:str,   # `vectors:FILE`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of the file, and the kind
-    "Facts of the average of a file of vectors, for a manifest."
     "Identity of the average of a file of vectors, for manifests."
     path = find_vectors(name, s)
     at, own = path.stat(), path.name.removesuffix('.gz')
