@@ -30,7 +30,7 @@ def _show_distribution(found:'Neighbours', encoder):
     show_table(rows, f'Cosines with {found.compared:,} sentences, {encoder}', digits=5)
 
 def _prepared(corpus, encoder, column, index):
-    "Vectors of a corpus, and an index where one is wanted; stops the command where somebody stopped the work."
+    "Vectors of a corpus, and an index where one is wanted; stops the command if the work was stopped."
     from paranmt_lab.neighbours.index import EXACT, build_index
     from paranmt_lab.neighbours.vectors import build_vectors
     vectors = build_vectors(corpus, encoder, column)

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from paranmt_lab.fetch import download as fetching, sets
 from paranmt_lab.fetch.archives import Archive, ArchiveError
 from paranmt_lab.fetch.download import DownloadError, Wanted, download

@@ -54,7 +54,7 @@ class FunctionEncoder:
 
 # %% ../../nbs/12_encoders.functions.ipynb #fb4f40fe
 def _check_named(name, trusted):
-    "Refuse a function that the command line does not name."
+    "Refuse a function that was not named on the command line."
     if trusted or any(name in word for word in sys.argv[1:]): return
     raise ValueError(f'{name!r} would run code, and it is not among the words of this command; it may come from a '
                      'stored file. Name it on the command line, or in a program open it with trusted=True')

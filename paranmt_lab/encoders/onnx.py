@@ -120,7 +120,7 @@ def onnx_identity(
     name:str,   # `onnx:NAME` or `onnx:PATH`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
-    "Identity of an encoder in ONNX, for manifests."
+    "Facts of an encoder in ONNX, for a manifest."
     return files_identity(name, find_published(name, s, PACKAGED), _READ)
 
 def open_onnx(

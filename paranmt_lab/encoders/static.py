@@ -66,7 +66,7 @@ def static_identity(
     name:str,   # `static:NAME`, `static:PATH` or `static:ORGANISATION/MODEL`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
-    "Identity of a static encoder, for manifests."
+    "Facts of a static encoder, for a manifest."
     return files_identity(name, find_published(name, s, PACKAGED))
 
 def open_static(

@@ -47,7 +47,7 @@ def vectors_identity(
     name:str,   # `vectors:FILE`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of the file, and the kind
-    "Identity of the average of a file of vectors, for manifests."
+    "Facts of the average of a file of vectors, for a manifest."
     path = find_vectors(name, s)
     at, own = path.stat(), path.name.removesuffix('.gz')
     return dict(name=Path(own).stem, checksum=_sum(path, at.st_mtime_ns, at.st_size), kind='vectors')

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .archives import Archive
-
 from ..settings import atomic, inside
 
 # %% ../../nbs/25_fetch.layout.ipynb #82a9d6ca

@@ -25,7 +25,6 @@ from paranmt_lab.fetch.layout import (
     write_table,
 )
 from .sources import Source, choose_sources
-
 from ..jobs.provenance import provenance
 from ..jobs.workers import locked
 from ..settings import inside, read_json, write_json
@@ -44,7 +43,7 @@ def downloads_folder(
 
 # %% ../../nbs/26_fetch.sets.ipynb #9cf94b51
 def _record(folder):
-    "What was fetched before: file to facts."
+    "Earlier downloads: file to facts."
     return read_json(folder / 'fetched.json') if (folder / 'fetched.json').exists() else {}
 
 def fetch_file(

@@ -51,7 +51,7 @@ def word_evenness(
 # %% ../../nbs/30_filters.diversity.ipynb #b3d36e43
 class Counts(Protocol):
     "Counts of words, opened as a model."
-    identity: dict # What manifests say of them: name and source
+    identity: dict # Their name and source, for manifests
 
     def average_idf(self,
         texts:Sequence[str|None], # Sentences

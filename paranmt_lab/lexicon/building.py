@@ -48,12 +48,12 @@ FORMAT, VERSION = 'paranmt-lexicon', 1
 _FACTS = dict(format=str, version=int, request=dict)
 
 def _request(corpus, conditions):
-    "What was asked for."
+    "The request."
     state = corpus.fingerprint([conditions.score] if conditions.score else [])
     return dict(corpus=corpus.name, state=state, **asdict(conditions))
 
 def _built(folder, request):
-    "What an earlier build of the same request says; None if there is none."
+    "Facts of an earlier build of the same request; None if there is none."
     if not (folder / 'lexicon.json').is_file(): return None
     facts = read_object(folder / 'lexicon.json', _FACTS, remedy='build the lexicon again, with --force')
     return facts if facts['request'] == request else None

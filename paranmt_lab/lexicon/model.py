@@ -26,7 +26,7 @@ from ..settings import Settings, read_object
 def lexicon_facts(
     folder:Path, # Folder of a lexicon
 ) -> dict:       # What its `lexicon.json` says
-    "What a lexicon says of itself."
+    "Facts of a lexicon."
     if not (folder / 'lexicon.json').is_file():
         raise FileNotFoundError(f'{folder} is no lexicon: there is no lexicon.json; make one with '
                                 '`paranmt lexicon build CORPUS NAME`')
@@ -34,7 +34,7 @@ def lexicon_facts(
                        remedy='build the lexicon again, with --force')
 
 def _identity(folder, facts, score):
-    "What decides the scores."
+    "The facts that decide the scores."
     return dict(name=folder.resolve().name, kind='lexicon', checksum=facts['content'], score=score)
 
 def _literal(path): return "'" + str(path).replace("'", "''") + "'"
@@ -46,7 +46,7 @@ class Lexicon:
     "Counts of words and pairs of words, with scores."
     def __init__(self,
         folder:Path,            # Folder that `build_lexicon` made
-        score:str='adjusted',   # What `word_similarity` gives: a key of `SCORES`
+        score:str='adjusted',   # Score that `word_similarity` gives: a key of `SCORES`
     ):
         if score not in SCORES: raise ValueError(f"no score {score!r} of words; expected {' or '.join(SCORES)}")
         self.folder, self.score = Path(folder).resolve(), score
@@ -109,7 +109,7 @@ def paraphrases(
     return best[['word', 'adjusted', 'pmi_cross', 'pmi', 'cross', 'references', 'translations']].reset_index(drop=True)
 
 def _near(lexicon, word):
-    "What to do about a word that is not there."
+    "Advice about a word that is not there."
     begin = [w for w in lexicon.words.word if w.startswith(word.strip().lower()[:3])][:5]
     return f"there are {', '.join(begin)}" if begin else 'look for one of words.parquet'
 
@@ -160,7 +160,7 @@ def lexicon_identity(
     name:str,   # Name of a lexicon
     s:Settings, # Settings
 ) -> dict:      # Name, kind, checksum of its counts, and the score
-    "What a manifest says about a lexicon."
+    "Facts of a lexicon, for a manifest."
     folder, score = _folder_and_score(name, s)
     facts = lexicon_facts(folder)
     return _identity(folder, facts, 'ppdb' if facts['kind'] == 'ppdb' else score or 'adjusted')

@@ -84,7 +84,7 @@ def open_index(
 def build_index(
     vectors:SentenceVectors, # Vectors
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
-) -> 'faiss.Index|None':     # None where somebody stopped it; the same call goes on
+) -> 'faiss.Index|None':     # None if it was stopped; the same call resumes
     "Make an index of vectors, or go on with it, or find it."
     if index := open_index(vectors): return index
     path, faiss = vectors.folder / 'index.faiss', _faiss()

@@ -20,7 +20,7 @@ BINS = 100                               # Bars of a distribution
 EDGES = np.linspace(-1, 1, BINS + 1)     # Their ends
 
 class Nearest(NamedTuple):
-    "What a search keeps of all cosines with one vector."
+    "The part of all cosines with one vector that a search keeps."
     rows: np.ndarray     # int64 [k], the nearest first
     cosines: np.ndarray  # float32 [k]
     counts: np.ndarray   # int64 [BINS], how many cosines fall between two of `EDGES`
@@ -78,7 +78,7 @@ def as_neighbours(
     sentence:str,            # Of the query
     k:int,                   # Neighbours wanted
 ) -> Neighbours:             # For people
-    "What was found, with sentences."
+    "The neighbours, with their sentences."
     table = pd.DataFrame(dict(cosine=found.cosines, sentence=vectors.sentences(found.rows),
                               pair_id=np.asarray(vectors.ids[found.rows])))
     table = table[table.sentence != sentence].head(k).reset_index(drop=True)

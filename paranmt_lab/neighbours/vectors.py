@@ -137,7 +137,7 @@ def build_vectors(
     encoder:Encoder,         # Of `open_model`
     column:str='reference',  # One of `SIDES`
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
-) -> SentenceVectors|None:   # None where somebody stopped it; the same call goes on
+) -> SentenceVectors|None:   # None if it was stopped; the same call resumes
     "Encode the distinct sentences of a corpus, or go on with it, or find them encoded."
     identity = _identity(encoder)
     if found := open_vectors(corpus, identity, column): return found

@@ -10,8 +10,8 @@ import re
 
 import pandas as pd
 import streamlit as st
-from ..charts.lexicon import simlex_scatter
 
+from ..charts.lexicon import simlex_scatter
 from ..corpus import Corpus, list_corpora
 from ..evaluation.simlex import SIMLEX, read_simlex, spearman
 from ..lexicon.model import SCORES, pair_scores, paraphrases

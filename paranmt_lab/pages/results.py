@@ -14,7 +14,7 @@ import streamlit as st
 from ..charts.evaluation import result_map
 from ..evaluation.published import published
 from ..evaluation.results import MEAN, main_figures
-from ..evaluation.sts import YEARLY, yearly_means
+from ..evaluation.sts import BY_SIZE, PROTOCOLS, TOGETHER, YEARLY, yearly_means
 from .parts import draw, escaped, in_address, nothing_yet, one_of, page_view, some_of, source_line
 from .result_pairs import show_pairs
 from paranmt_lab.pages.result_tables import (
@@ -32,13 +32,15 @@ from ..settings import settings
 def map_rows(
     results:dict[str, pd.DataFrame], # Name to results of a system
 ) -> pd.DataFrame:                   # Results, and `column`: the title of the cell
-    "The figures of all systems, a mean for each year of STS."
+    "The figures of all systems, one for each year of STS and protocol."
     parts = []
     for name, rows in results.items():
         years = rows.task.isin(YEARLY)
-        means, rest = yearly_means(rows[years]), main_figures(rows[~years])
-        parts.append(pd.concat([means[list(rows)], rest], ignore_index=True).assign(system=name))
+        others = rows[years & rows.protocol.isin([BY_SIZE, TOGETHER]) & (rows.metric == 'pearson')]
+        means, rest = yearly_means(rows[years])[list(rows)], main_figures(rows[~years])
+        parts += [part.assign(system=name) for part in (means, others.assign(dataset=MEAN), rest)]
     every = pd.concat(parts, ignore_index=True)
+    every['protocol'] = [f'{PROTOCOLS[p]}: {p}' if p in PROTOCOLS else p for p in every.protocol]
     single = every.dataset.isin([MEAN, '', *every.task.unique()])
     return every.assign(column=every.task.where(single, every.task + ' ' + every.dataset))
 

@@ -29,7 +29,7 @@ SIDES = 'reference', 'translation', 'source'
 
 @dataclass(frozen=True)
 class Questions:
-    "What a report says."
+    "The figures of a report."
     sides: tuple[str, ...] = ('reference', 'translation') # Columns of texts
     counts: WordCounts | None = None                      # Source of the average IDF; None leaves it out
     parser: Parser | None = None                          # What parses; None leaves parses out
