@@ -35,8 +35,6 @@ def teacher_loss(
 
 # %% ../../nbs/50_training.teacher.ipynb #c6082a75
 class Lesson(NamedTuple):
-    "The cosines that a teacher asks of a mini-batch."
-    "The targets of a teacher for a mini-batch."
     "The part of a teacher in the loss of a mini-batch, and its gradient."
     loss: float           # As `teacher_loss`
     scale: float          # Factor of the student's cosines
