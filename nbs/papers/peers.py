@@ -4,6 +4,8 @@
         # measures the encoders (all if none is named) that are not in nbs/papers/peers.json yet
     python nbs/papers/peers.py picture
         # nbs/images/peers.svg, for README.md
+    python nbs/papers/peers.py keep
+        # the figures for the page of results: paranmt_lab/evaluation/peers.csv
 
 PARANMT_RESOURCES names the folder that holds `eval` and `train/vectors`. An encoder is named as `open_model` takes it;
 one of another identity is measured again. Rates are per CPU second of one thread, so other work on the machine hardly
@@ -23,10 +25,11 @@ import numpy as np
 import pandas as pd
 
 from paranmt_lab.evaluation.graded import read_graded
+from paranmt_lab.evaluation.published import PEERS
 from paranmt_lab.evaluation.sts import sts_sets
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.models import identity_of, open_model
-from paranmt_lab.settings import read_json, settings, write_json
+from paranmt_lab.settings import atomic, read_json, settings, write_json
 
 FILE = Path(__file__).with_name('peers.json')
 PICTURE = Path(__file__).parents[1] / 'images/peers.svg'
@@ -142,8 +145,18 @@ def picture():
     chart().save(PICTURE)
 
 
+def keep():
+    "Write the figures where `peer_figures` reads them."
+    kept = read_json(FILE)
+    rows = frame().drop(columns='name').round({c: 4 for c in ('value', 'low', 'high')})
+    origin = [kept[name] for name in frame().name]
+    rows = rows.assign(date=[facts['date'] for facts in origin], commit=[facts['commit'] for facts in origin])
+    with atomic(PEERS) as part: rows.to_csv(part, index=False)
+
+
 if __name__ == '__main__':
     action, *names = sys.argv[1:] or ['']
     if action == 'run': run(names or list(ENCODERS))
+    elif action == 'keep': keep()
     elif action == 'picture': picture()
     else: print(__doc__)

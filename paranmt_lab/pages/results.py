@@ -12,7 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from ..charts.evaluation import result_map
-from ..evaluation.published import published
+from ..charts.peers import quality_chart
+from ..evaluation.published import peer_figures, published
 from ..evaluation.results import MEAN, main_figures
 from ..evaluation.sts import BY_SIZE, PROTOCOLS, TOGETHER, YEARLY, yearly_means
 from .parts import draw, escaped, in_address, nothing_yet, one_of, page_view, some_of, source_line
@@ -53,8 +54,21 @@ def _map(results):
     if rows.value.notna().any(): draw(result_map(rows, 'column'), width='content')
     else: st.info('None of these systems has a figure yet.', icon=':material/inbox:')
 
+# %% ../../nbs/62_pages.results.ipynb #a1f5beed
+def _speed():
+    "Quality against speed of published encoders and ours, as they were measured when this version was made."
+    rows = peer_figures()
+    figures = rows.figure.unique().tolist()
+    in_address('figure', 'mean of 2012, 2014, 2015', one_of(figures, 'figure'))
+    figure = st.selectbox('Figure', figures, key='figure')
+    rows = rows[rows.figure == figure]
+    st.caption(f"Measured {rows.date.min()[:10]} to {rows.date.max()[:10]} on one machine, one thread; quality by the "
+               'protocol of ParaNMT with 95 % intervals. The line joins encoders that no other one passes in both.')
+    draw(quality_chart(rows, f"Pearson's r × 100, {figure}"))
+    st.dataframe(rows[['system', 'about', 'dim', 'rate', 'value', 'low', 'high']].sort_values('value'), hide_index=True)
+
 # %% ../../nbs/62_pages.results.ipynb #f1eca1ac
-VIEWS = ('Map', 'By year', 'By data set', 'Pairs') # Names of the views, as in the address
+VIEWS = ('Map', 'By year', 'By data set', 'Pairs', 'Speed') # Names of the views, as in the address
 
 def _tables(results, view):
     "One of the two views of tables."
@@ -86,6 +100,7 @@ def page():
     in_address('view', VIEWS[0], one_of(VIEWS, 'view'))
     view = st.segmented_control('View', VIEWS, key='view', required=True, label_visibility='collapsed')
     if view == 'Pairs': return show_pairs(s)
+    if view == 'Speed': return _speed()
     every, wrong = _read([(name, str(f), f.stat().st_mtime_ns) for name, f in result_files(s).items()])
     for name, why in wrong.items():
         st.warning(f'The results of {escaped(name)} cannot be read: {escaped(why)}', icon=':material/warning:')
