@@ -26,6 +26,7 @@ from . import __version__
 # %% ../nbs/70_cli.ipynb #50fd9991
 GROUPS = {
     'translate': 'Train a translation model, or back-translate a bitext.',
+    'generate': 'Train a generator of paraphrases, or paraphrase a sentence.',
     'corpus': 'Merge, deduplicate, sample and re-shard corpora; write them as files for others; read '
               'the published ParaNMT.',
     'annotate': "People's ratings: draw a campaign, show its progress, export and import, decide disputes.",
@@ -34,8 +35,8 @@ GROUPS = {
 }
 # Modules with commands, in the order of the help
 MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm', 'cli_judge_calibrate',
-           'cli_statistics', 'cli_lexicon', 'cli_annotate', 'cli_train', 'cli_measure', 'cli_compare', 'cli_table',
-           'cli_neighbours', 'cli_fetch', 'cli_workspace')
+           'cli_statistics', 'cli_lexicon', 'cli_annotate', 'cli_train', 'cli_generate', 'cli_measure', 'cli_compare',
+           'cli_table', 'cli_neighbours', 'cli_fetch', 'cli_workspace')
 
 def _commands_of(module):
     "Words of each command of a module, its function, and the first sentence of its help."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['import_app', 'corpus_app', 'import_', 'corpus_merge', 'corpus_deduplicate', 'corpus_sample', 'corpus_export',
-           'corpus_import']
+           'corpus_import', 'corpus_index']
 
 # %% ../nbs/70_cli_bitext.ipynb #8e9c49eb
 from pathlib import Path
@@ -134,3 +134,18 @@ def corpus_import(
     from paranmt_lab.exchange.paranmt import import_paranmt
     made = import_paranmt(files, name, score, licence=licence or None, shard_rows=shard_rows)
     show_table(import_summary(made), f'Corpus {name}')
+
+# %% ../nbs/70_cli_bitext.ipynb #02c3286a
+@command(corpus_app, 'index', example='paranmt corpus index pairs')
+def corpus_index(
+    corpus:str, # Scored corpus
+):
+    "Prepare a corpus for the app: sort its measures, write its pairs in small blocks. The same command resumes."
+    from paranmt_lab.browsing.index import index_corpus, missing_parts
+    [opened] = _opened([corpus])
+    before = missing_parts(opened)
+    if before == ([], []): return show_note(f'The index of {corpus} is whole and up to date.')
+    if not index_corpus(opened): return show_note('Stopped; the same command resumes.', 'yellow')
+    rows = [dict(part='blocks of pairs', made=f'{len(before[0]):,} of {len(opened.shards):,} shards')]
+    rows += [dict(part=measure, made='sorted') for measure in before[1]]
+    show_table(rows, f'Index of {corpus}: {opened.rows:,} pairs')

@@ -57,7 +57,9 @@ def contamination_(
     show_table(counts[counts.near > 0], 'Test pairs with a side in the training set: exactly, at least nearly; '
                'and with both sides in one pair')
     show_note(f'{contaminated(overlap).sum():,} of {len(overlap):,} test pairs in {len(counts)} sets.')
-    if systems: _show_clean(systems, overlap, s, output)
+    if not systems: return
+    _show_clean(systems, overlap, s, output)
+    _keep_clean(systems, overlap, s, f'{corpus}, {selection}' if selection else corpus)
 
 # %% ../nbs/70_cli_compare.ipynb #728c5fdc
 def _show_clean(names, overlap, s, output):
@@ -75,3 +77,17 @@ def _show_clean(names, overlap, s, output):
     if len(table): show_table(table, "Pearson's r x 100 with and without these pairs")
     if not output: return
     with atomic(output) as part: figures.to_csv(part, index=False)
+
+def _keep_clean(names, overlap, s, source):
+    "Keep the figures without contaminated pairs beside the others of a run or model."
+    from paranmt_lab.evaluation.contamination import clean_rows
+    from paranmt_lab.evaluation.pending import result_run
+    from paranmt_lab.evaluation.results import record_results, results_frame
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_system
+    for name in names:
+        if name in (*BASELINES, *VECTORS): continue
+        rows = results_frame(clean_rows(open_system(name, s).similarity, overlap, s, source))
+        if not len(rows): continue
+        run = result_run(name, s)
+        record_results(run, run.name, rows)
+        show_note(f"Run {run.name} keeps the tasks {', '.join(rows.task.unique())}.")

@@ -31,7 +31,7 @@ def table_(
     output:Path=None, # File to write; an existing file is replaced
 ):
     "Show a table of the papers with our figures: ours, paper, difference."
-    from paranmt_lab.evaluation.tables import FORMATS, formatted_table, joined_table, readable_table
+    from paranmt_lab.evaluation.tables import FORMATS, absent_reasons, formatted_table, joined_table, readable_table
     form = format or _ENDINGS.get(output.suffix if output else '', 'text')
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
@@ -40,5 +40,7 @@ def table_(
     if output:
         with atomic(output) as part: part.write_text(formatted_table(joined, form), encoding='utf-8')
         show_note(f'{len(joined):,} figures of {table} are in {output}.')
-    elif form == 'text': show_table(readable_table(joined), f'{table}: ours, 95 % interval | paper | difference')
+    elif form == 'text':
+        show_table(readable_table(joined), f'{table}: ours, 95 % interval | paper | difference')
+        for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
     else: typer.echo(formatted_table(joined, form), nl=False)

@@ -19,8 +19,10 @@ def translate_run(
     bitext:str, # Corpus with sources and references
     name:str, # Corpus of pairs to make, or to resume
     *,
-    # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR
+    # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR;
+    # generator:NAME
     engine:str='ct2:marian-cs-en-tiny',
+    source:str='source', # Column that is read: source, or reference for a generator of paraphrases
     part_size:int=10_000, # Distinct sources of a part, after which the result is written
     engine_workers:int=0, # Worker processes; 0: one for each core, or one for a GPU
     cluster:str='', # ray: use the nodes of a Ray cluster (RAY_ADDRESS); default: this machine
@@ -29,7 +31,8 @@ def translate_run(
     "Back-translate a bitext into English-English pairs; if it is killed or stopped, the same command resumes it."
     from paranmt_lab.translate.driver import translate_corpus, workers_of
     s = workers_of(settings(), engine_workers)
-    pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, Decoding(**options), part_size, cluster)
+    decoding = Decoding(**options)
+    pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, decoding, part_size, source, cluster)
     facts = pairs.manifest('translate')
     if 'finished' not in facts: raise SystemExit(130)
     show_table([{k: facts[k] for k in ('sentences', 'sources', 'pairs', 'seconds', 'rate')}], f'Corpus {name}')

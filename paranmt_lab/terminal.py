@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,9 +117,10 @@ def described_fields(
     config:type, # A dataclass
 ) -> dict[str, str]: # Name of a field to its comment
     "Comments of a dataclass's fields, those of its parts too."
-    own = docments(config, returns=False)
+    kinds = [kind for kind in reversed(config.__mro__) if is_dataclass(kind)] # comments of inherited fields are there
+    own = [{name: text for name, text in docments(kind, returns=False).items() if text} for kind in kinds]
     inner = [described_fields(f.type) for f in fields(config) if 'part' in f.metadata]
-    return {name: text for texts in (own, *inner) for name, text in texts.items() if text}
+    return {name: text for texts in (*own, *inner) for name, text in texts.items() if text}
 
 # %% ../nbs/70_terminal.ipynb #5da75510
 def command_group() -> typer.Typer: # Program to which `command` adds commands

@@ -26,7 +26,7 @@ def _columns(rows):
     named = rows.dataset.where(rows.dataset != '')
     several = named.groupby(rows.task).transform('nunique') > 1
     other = rows.task.where(~several | named.isna(), rows.task + ' ' + rows.dataset)
-    return year.where(rows.dataset == MEAN, other)
+    return year.where((rows.dataset == MEAN) & year.notna(), other)
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #d600e195
 def _ours(name, results, metric):

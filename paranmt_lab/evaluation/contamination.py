@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WHOLE', 'WITHOUT_SEEN', 'NOT_CHECKED', 'all_test_pairs', 'find_overlap', 'read_contamination', 'check_contamination',
-           'contaminated', 'overlap_counts', 'clean_figures', 'contamination_badge']
+           'contaminated', 'overlap_counts', 'clean_figures', 'clean_rows', 'contamination_badge']
 
 # %% ../../nbs/43_evaluation.contamination.ipynb #f8c87305
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..corpus import Corpus, list_corpora
 from .graded import measure_pairs, rate_pairs, read_graded, result_rows
 from .overlap import THRESHOLD, look_up, overlap_index
+from .results import MEAN, results_frame
 from .sts import SETS, sts_sets
 from ..jobs.progress import Progress
 from ..jobs.provenance import fingerprint, provenance
@@ -164,6 +165,33 @@ def clean_figures(
                  for row in result_rows(measure_pairs(part, f'{task} {dataset}'), task=task, dataset=dataset,
                                         protocol=protocol)]
     return rows
+
+# %% ../../nbs/43_evaluation.contamination.ipynb #775f2524
+def clean_rows(
+    similarity:Callable,   # From n first and n second sentences to an array of n similarities
+    overlap:pd.DataFrame,  # Of `find_overlap`
+    s:Settings,            # Where the test sets are
+    source:str,            # Name of the training set
+) -> list[dict]:           # Rows of results, for every set of a task with contaminated pairs, and means over a task
+    "Measure a system without contaminated pairs, on all sets of the tasks that have some."
+    rows, seen = [], contaminated(overlap)
+    for task, of in overlap.groupby('task', sort=False):
+        if not seen[of.index].any(): continue
+        paths, measured = sts_sets(s.resources, [task]).set_index('dataset').path, []
+        facts = dict(task=f'{task} clean', protocol=f'{WITHOUT_SEEN} of {source}')
+        for dataset, part in of.groupby('dataset', sort=False):
+            rated = rate_pairs(similarity, paths[dataset])
+            left = rated[~rated.index.isin(part.pair[seen[part.index]])]
+            measured += result_rows(measure_pairs(left, f'{task} {dataset}'), dataset=dataset, **facts)
+        rows += measured
+        if of.dataset.nunique() > 1: rows += [facts | row for row in _plain_means(measured)]
+    return rows
+
+def _plain_means(rows):
+    "Plain means over data sets; without a figure where a set has none."
+    return [dict(dataset=MEAN, metric=metric, value=of.value.mean(skipna=False), n=int(of.n.sum()),
+                 status='ok' if (of.status == 'ok').all() else 'undefined: a data set has no figure')
+            for metric, of in results_frame(rows).groupby('metric', sort=False)]
 
 # %% ../../nbs/43_evaluation.contamination.ipynb #f7b4327a
 NOT_CHECKED = 'not checked'

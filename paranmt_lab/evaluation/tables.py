@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['ORIGIN', 'MEASURED', 'FORMATS', 'TITLES', 'measured_frame', 'measured_tables', 'measured', 'keep_measured', 'unit_of',
-           'joined_table', 'readable_table', 'latex_table', 'formatted_table', 'table_list']
+           'joined_table', 'readable_table', 'latex_table', 'formatted_table', 'absent_reasons', 'keep_absent',
+           'table_list']
 
 # %% ../../nbs/44_evaluation.tables.ipynb #6e0adf66
 from collections.abc import Iterable
@@ -73,7 +74,7 @@ def keep_measured(
     made = provenance()
     facts = dict(run=table, date=made['date'], commit=made['commit'], status='ok') | origin
     new = measured_frame(rows.assign(**facts).to_dict('records'))
-    new['status'] = new.status.where(new.value.notna(), NOT_AVAILABLE)
+    new['status'] = new.status.where(new.value.notna() | new.status.str.startswith(NOT_AVAILABLE), NOT_AVAILABLE)
     before, cell = measured(table, folder), [*_CELL, 'protocol']
     keys = [pd.MultiIndex.from_frame(frame[cell].astype('str')) for frame in (before, new)]
     folder.mkdir(exist_ok=True)
@@ -167,6 +168,25 @@ def formatted_table(
     if form == 'latex': return latex_table(frame) + '\n'
     if form == 'markdown': return markdown_table(list(frame), frame.astype('str').itertuples(index=False)) + '\n'
     return frame.to_string(index=False) + '\n'
+
+# %% ../../nbs/44_evaluation.tables.ipynb #e4eac198
+def absent_reasons(
+    table:str,            # Key of a table
+    folder:Path=MEASURED, # Folder of our figures
+) -> list[str]:           # In the order of the rows
+    "Why figures of ours are lacking, where a row says so."
+    status = measured(table, folder).status
+    return [text.partition(': ')[2] for text in status.unique() if text.startswith(f'{NOT_AVAILABLE}: ')]
+
+def keep_absent(
+    table:str,            # Key of a table
+    reason:str,           # Why none of its figures can be computed
+    folder:Path=MEASURED, # Folder of our figures
+) -> Path:                # The file
+    "Keep why the published figures of a table have no counterpart."
+    every = published_figures()
+    rows = every.loc[every.run == table, [*_CELL, 'protocol']]
+    return keep_measured(table, rows, folder, status=f'{NOT_AVAILABLE}: {reason}')
 
 # %% ../../nbs/44_evaluation.tables.ipynb #69dbf6cf
 TITLES = {

@@ -26,6 +26,7 @@ from streamlit.logger import get_logger
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 
+from ..browsing.index import Browsing
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
 from ..filters.table import MEASURES
@@ -346,8 +347,8 @@ def _commit(): return commit()
 def open_corpus(
     folder:str, # Folder of the corpus, absolute
 ) -> Corpus:    # The same object for every reader of the app
-    "A corpus that stays open."
-    return Corpus(Path(folder))
+    "A corpus that stays open, and answers from its index where `paranmt corpus index` made one."
+    return Browsing(Path(folder))
 
 # %% ../../nbs/62_pages.parts.ipynb #48ce18fa
 @page_part
