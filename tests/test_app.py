@@ -182,7 +182,7 @@ def test_overview(page, workspace):
                 == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0])
         assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
         page.shot('overview')
-    page.tab.wait_for_selector('text=Nothing is at work now.')
+    page.tab.wait_for_selector('text=No job is running now.')
     page.open('overview', corpus='talk-reworded')  # its name is an address, too
     assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
@@ -630,7 +630,7 @@ def test_flag_key_of_negatives(page, workspace):
     for flagged in (True, False, True):
         page.tab.locator('h1').click()
         page.tab.keyboard.press('f')
-        page.tab.wait_for_selector('text=Take the flag back' if flagged else 'text=Flag as a false negative')
+        page.tab.wait_for_selector('text=Withdraw the flag' if flagged else 'text=Flag as a false negative')
         page.settle()
         annotator, kind, said = events(workspace)[-1]
         assert (annotator, kind) == ('ada', 'false negative')
@@ -776,7 +776,7 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
             if i == 0:
                 page.tab.locator('h1').click()
                 page.tab.keyboard.press('f')
-                page.tab.wait_for_selector('text=Take the flag back')
+                page.tab.wait_for_selector('text=Withdraw the flag')
                 page.settle().shot('hostile-negatives')
                 assert events(workspace)[-1][2]['sentence'] == text
         assert page.tab.evaluate('window.hacked') is None

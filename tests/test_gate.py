@@ -62,6 +62,8 @@ def test_the_environment_of_another_checkout_is_left_as_it_is(tmp_path):
     ('Whoever reads it should know.', ['"whoever"']),
     ('The sign stands for a sum.', []),
     ('The row stands beside it.', ['"stands"']),
+    ('A row a pair, written once.', ['"a row a pair"']),
+    ('A killed build goes on with the next shard.', ['"goes on with", for a resumed run']),
 ])
 def test_patterns_of_the_style_are_seen(text, found):
     assert [name for name, _ in wording.patterns_in(text)] == found

@@ -28,6 +28,10 @@ PATTERNS = {  # Pattern, and what to write instead
     '"at hand"': (r'\bat hand\b', 'available, present, on this machine'),
     '"are to be"': (r'\bthere (?:is|are) to be\b', 'we need, we train'),
     '"passed over"': (r'\bpassed over\b', 'skip'),
+    '"goes on with", for a resumed run': (r'\bgo(?:es)? on (?:with|from|where)\b', 'resume, continue'),
+    '"to be had"': (r'\bto be had\b', 'available'),
+    '"one\'s own"': (r'\bone\'s own\b', 'your own'),
+    '"a row a pair"': (r'\b[Aa] (?:row|column|line) an? \w', 'a row for each pair'),
 }
 
 

@@ -85,7 +85,7 @@ def _curves_of(design, weights, base, values):
 
 # %% ../../nbs/37_calibration.fits.ipynb #cccdd13a
 def fit_logistic(
-    values:pd.DataFrame,    # A column a measure; no missing values
+    values:pd.DataFrame,    # A column for each measure; no missing values
     labels:np.ndarray,      # float[n], 1 or 0
     choice:Choice=Choice(), # Number of knots, and penalty
 ) -> Additive:              # Curves whose sum goes through the logistic function
@@ -128,7 +128,7 @@ def _ordinal_loss(parameters, X, level, C, levels):
 
 # %% ../../nbs/37_calibration.fits.ipynb #7f43e195
 def fit_ordinal(
-    values:pd.DataFrame,    # A column a measure; no missing values
+    values:pd.DataFrame,    # A column for each measure; no missing values
     labels:np.ndarray,      # float[n], 1 to 3
     choice:Choice=Choice(), # Number of knots, and penalty
 ) -> Additive:              # Curves whose sum goes through the logistic function: P(label = 3)
@@ -152,7 +152,7 @@ def fit_ordinal(
 FITS = 'isotonic', 'logistic', 'ordinal'
 
 def fit_curves(
-    values:pd.DataFrame,    # A column a measure; no missing values
+    values:pd.DataFrame,    # A column for each measure; no missing values
     labels:np.ndarray,      # float[n], 1 or 0; 1 to 3 for an ordinal fit
     choice:Choice=Choice(), # Number of knots, and penalty of the logistic and of the ordinal fit
     kind:str='',            # One of `FITS`; empty: isotonic for one measure, logistic for several

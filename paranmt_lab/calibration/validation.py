@@ -33,7 +33,7 @@ def folds_of(
 Fit = Callable[[pd.DataFrame, np.ndarray, np.ndarray], Additive] # (measures, labels, groups) -> curves
 
 def out_of_fold(
-    values:pd.DataFrame, # A column a measure; no missing values
+    values:pd.DataFrame, # A column for each measure; no missing values
     labels:np.ndarray,   # float[n], 1 or 0
     groups:np.ndarray,   # int[n] the reference of each pair
     fit:Fit,             # Function that fits curves to the pairs of the other folds
@@ -58,7 +58,7 @@ def nats(
     return -(labels * np.log(p) + (1 - labels) * np.log(1 - p))
 
 def losses(
-    values:pd.DataFrame, # A column a measure
+    values:pd.DataFrame, # A column for each measure
     labels:np.ndarray,   # float[n], 1 or 0
     groups:np.ndarray,   # int[n]
     choices:Sequence[Choice]=CHOICES, # Candidates; the first is the default
@@ -78,7 +78,7 @@ def losses(
 
 # %% ../../nbs/37_calibration.validation.ipynb #d1050448
 def best_choice(
-    values:pd.DataFrame, # A column a measure
+    values:pd.DataFrame, # A column for each measure
     labels:np.ndarray,   # float[n], 1 or 0; 1 to 3 for an ordinal fit
     groups:np.ndarray,   # int[n]
     kind:str='logistic', # `logistic` or `ordinal`
@@ -90,7 +90,7 @@ def best_choice(
     return CHOICES[0] if not len(clear) else clear.choice[clear.gain.idxmax()]
 
 def fit_chosen(
-    values:pd.DataFrame, # A column a measure
+    values:pd.DataFrame, # A column for each measure
     labels:np.ndarray,   # float[n], 1 or 0
     groups:np.ndarray,   # int[n]
     kind:str='',         # As in `fit_curves`
@@ -170,7 +170,7 @@ def _signed(values, labels):
 
 # %% ../../nbs/37_calibration.validation.ipynb #0cdf89e1
 def predictions(
-    values:pd.DataFrame, # A column a measure; no missing values
+    values:pd.DataFrame, # A column for each measure; no missing values
     labels:np.ndarray,   # float[n], 1 or 0
     groups:np.ndarray,   # int[n]
     together:dict[str, Sequence[str]], # Name of a combination to its measures

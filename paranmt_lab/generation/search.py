@@ -25,8 +25,8 @@ class Writer(Protocol):
         "Log-probabilities of the next piece."
     def take(self,
         reading:Any,             # Of N rows
-        rows_N:Tensor,           # Rows to go on with
-        sentences_B:Tensor|None, # Sentences to go on with; None: all
+        rows_N:Tensor,           # Rows to continue
+        sentences_B:Tensor|None, # Sentences to continue; None: all
     ) -> Any:                    # Their reading
         "Keep rows."
 

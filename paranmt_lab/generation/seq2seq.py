@@ -185,8 +185,8 @@ def next_pieces(self:AttentiveLstm,
 @patch
 def take(self:AttentiveLstm,
     reading:Reading,       # Of N rows
-    rows_N:Tensor,         # Rows to go on with, sentence by sentence
-    sentences_B:Tensor|None=None, # Sentences to go on with; None: all
+    rows_N:Tensor,         # Rows to continue, sentence by sentence
+    sentences_B:Tensor|None=None, # Sentences to continue; None: all
 ) -> Reading:              # Those rows
     "Keep rows of a search."
     memory = reading.memory
