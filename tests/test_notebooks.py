@@ -201,7 +201,8 @@ def with_lists(notebook):
     for cell in notebook['cells'][1:]:
         heading = cell['source'][0].rstrip()
         floor = heading.removeprefix('## ')[0]
-        files = sorted(NBS.glob(f'{floor}*.ipynb' if floor.isdecimal() else 'papers/*.ipynb'))
+        folders = {'T': 'tutorials/*.ipynb', 'E': 'papers/*.ipynb'}  # tutorials, experiments
+        files = sorted(NBS.glob(folders.get(floor, f'{floor}*.ipynb')))
         cell['source'] = '\n'.join([heading, '', *map(entry, files)]).splitlines(keepends=True)
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + '\n'
 
