@@ -47,7 +47,7 @@ docs: $(SITE)/.ready ## The documentation site in build/site, with every noteboo
 	cd build && site-venv/bin/sphinx-build -q -W --keep-going -c ../docs -d doctrees docs site
 	@echo "open build/site/index.html"
 
-check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, every import runs downward
+check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
 	@$(BIN)/python tests/gate.py check
 
 quick: $(READY) ## The gate, then tests of what was changed; a minute at most

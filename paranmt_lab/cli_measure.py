@@ -6,6 +6,7 @@
 __all__ = ['measure_app', 'evaluate_system', 'measure_systems', 'evaluate_', 'show_tasks', 'show_results', 'card_of', 'export_']
 
 # %% ../nbs/70_cli_measure.ipynb #9b487189
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def evaluate_system(
     s:Settings,              # Settings
     tasks:list[str]|None,    # Tasks; None, and no suites: STS 2012 to 2017
     graded:Path|None,        # Further file of graded pairs
-    suites:list[str]=(),     # Suites of tasks, or `all`
+    suites:Sequence[str]=(),     # Suites of tasks, or `all`
     pending:bool=False,      # Only the tasks that have no figures of this encoder yet
 ) -> "pd.DataFrame":         # Results
     "Measure a system, and keep the figures in its run."

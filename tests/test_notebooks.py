@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from pictures import LIVE, slim_output
+
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb')) if '.ipynb_checkpoints' not in path.parts]
@@ -118,6 +120,13 @@ def test_a_cell_that_draws_stores_its_picture(path):
 
 def test_pictures_are_found():
     assert sum(len(list(pictures(path))) for path in NBS.glob('60_charts.*.ipynb')) > 20
+
+
+def test_a_picture_loses_what_no_reader_sees():
+    svg = '<svg class="m"><g aria-label="a > b"></g><path d="M1.2345,2" opacity="1"/><text>0.0012</text></svg>'
+    data = {'image/svg+xml': [svg], LIVE: {}, 'text/plain': ['chart']}
+    slim_output(data)
+    assert data == {'image/svg+xml': ['<svg><path d="M1.23,2"/><text>0.0012</text></svg>'], 'text/plain': ['chart']}
 
 
 SETTING = r"os\.environ\['(PARANMT_\w+)'\] *=(?!=)"

@@ -9,7 +9,7 @@ __all__ = ['SAMPLE', 'usable', 'choose_pairs', 'sides', 'numbers_of', 'write_pac
 # %% ../../nbs/52_training.data.ipynb #9aed8ab2
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +110,7 @@ def count_types(
     path: Path, # File of provisional numbers
     types: TypeTable, # What they stand for
     config: EncoderConfig, # Size of the vocabulary, its smallest count, its unknown tokens
-    more: list[str] = (), # Words to fill it up with
+    more: Sequence[str] = (), # Words to fill it up with
 ) -> Vocabulary: # Types by falling count, equal ones by the alphabet; then the others
     "The vocabulary of a file of provisional numbers."
     counts = sum(np.bincount(piece, minlength=len(types) + 1) for piece in _pieces(path))
