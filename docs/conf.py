@@ -1,4 +1,5 @@
 """The documentation site: Sphinx over the pages, notebooks and API reference that docs/stage.py lays out."""
+import json
 import re
 from pathlib import Path
 
@@ -33,6 +34,15 @@ add_module_names = False
 python_use_unqualified_type_names = True
 
 
+def write_llms(app, error):
+    "llms.txt: the list of all notebooks, from the first page, with links to the pages of the site."
+    cells = json.loads((ROOT / 'nbs/START.ipynb').read_text(encoding='utf-8'))['cells']
+    text = '\n\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
+    linked = re.sub(r'\]\(([\w./-]+)\.ipynb\)', r'](nbs/\1.html)', text)
+    (Path(app.outdir) / 'llms.txt').write_text(linked + '\n\n## API\n\n- [API reference](api/index.html)\n')
+
+
 def setup(app):
-    "Show the source of Mermaid diagrams, which JupyterLab draws, as text."
+    "Show the source of Mermaid diagrams, which JupyterLab draws, as text; write llms.txt."
     app.add_lexer('mermaid', TextLexer)
+    app.connect('build-finished', write_llms)
