@@ -6,6 +6,7 @@
 __all__ = ['measure_app', 'evaluate_system', 'measure_systems', 'evaluate_', 'show_tasks', 'show_results', 'card_of', 'export_']
 
 # %% ../nbs/70_cli_measure.ipynb #9b487189
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ def evaluate_system(
     graded:Path|None,        # Further file of graded pairs
     suites:list[str]=(),     # Suites of tasks, or `all`
     pending:bool=False,      # Only tasks without figures of this encoder
+    suites:Sequence[str]=(),     # Suites of tasks, or `all`
+    pending:bool=False,      # Only the tasks that have no figures of this encoder yet
 ) -> "pd.DataFrame":         # Results
     "Evaluate a system, and write the figures into its run's folder."
     from paranmt_lab.evaluation.results import record_results

@@ -19,6 +19,7 @@ MINUTE = 60  # seconds that `quick` may take
 RENEWALS = {
     'list of notebooks on the first page': [sys.executable, 'tests/test_notebooks.py'],
     'layers in pyproject.toml': [sys.executable, 'tests/test_architecture.py'],
+    'slim pictures': [sys.executable, 'tests/pictures.py'],
     'clean notebooks': [BIN / 'nbdev_clean'],
     'library as the notebooks export it': [BIN / 'nbdev_export'],
 }
@@ -65,6 +66,8 @@ def check():
         remedies.append('mend what ruff names; it sorts imports itself: .venv/bin/ruff check --fix --select I .')
     if not run('wording and spelling', [sys.executable, 'tests/wording.py']):
         remedies.append('rewrite the places named above; docs/style.md has examples')
+    if not run('types', [BIN / 'mypy']):
+        remedies.append('mend what mypy names; pyproject.toml lists the modules that it does not look at')
     if not run('imports run downward', [BIN / 'lint-imports']):
         remedies.append('move what is imported to a lower floor, or the notebook that needs it to a higher one')
     return remedies

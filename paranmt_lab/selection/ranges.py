@@ -50,7 +50,7 @@ def range_table(
     ranges:Sequence[tuple]=PAPER_RANGES, # (low, high] of each range
     beside:str='trigram_overlap',      # Measure whose mean is given for each range
     where:str='true',                  # SQL condition on the pairs to look at
-    params:list|dict=None,             # Its values
+    params:list|dict|None=None,             # Its values
 ) -> pd.DataFrame:                     # range, low, high, pairs, share, overlap, sd; the last row is the rest
     "Pairs in each score range and their mean overlap: `paranmt.3`."
     measure = corpus.numeric(measure)

@@ -9,7 +9,7 @@ __all__ = ['SAMPLE', 'usable', 'choose_pairs', 'sides', 'numbers_of', 'write_pac
 # %% ../../nbs/52_training.data.ipynb #9aed8ab2
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +112,8 @@ def count_types(
     config: EncoderConfig, # Size of the vocabulary, its smallest count, its unknown tokens
     more: list[str] = (), # Words that fill the rest of it
 ) -> Vocabulary: # Types by falling count, equal counts in alphabetical order; then the filling words
+    more: Sequence[str] = (), # Words to fill it up with
+) -> Vocabulary: # Types by falling count, equal ones by the alphabet; then the others
     "The vocabulary of a file of provisional numbers."
     counts = sum(np.bincount(piece, minlength=len(types) + 1) for piece in _pieces(path))
     if types.feature in GRAMS and not config.closing_space: counts -= np.bincount(_last(path), minlength=len(types) + 1)

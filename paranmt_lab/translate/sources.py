@@ -7,6 +7,7 @@ __all__ = ['CARRIED', 'SIDES', 'unreadable', 'readable', 'need_sources', 'number
            'sources_of_part', 'count_sources', 'compare_languages']
 
 # %% ../../nbs/22_translate.sources.ipynb #9ad547f2
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def number_sources(
     shards:list[int], # Numbers of the shards that can be read
     late:list[int]=(), # Those of them that come behind all others, in this order
     side:str='source', # Column that is read
+    late:Sequence[int]=(), # Those of them that come behind all others, in this order
 ) -> Path:            # DuckDB file with the tables `sources(source_id, source)` and `shards(shard)`
     "Number the distinct sources of a corpus in order of their first appearance."
     path = cache / 'sources.duckdb'
