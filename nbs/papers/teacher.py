@@ -8,8 +8,6 @@
         # the corpora `teacher-small` and `teacher-news`
     python nbs/papers/teacher.py follow [GROUP ...]
         # trains the runs of all groups or of some; the first one reads the sentences with the teacher
-    python nbs/papers/teacher.py mix
-        # STS 2017 of weights between models/words-beside and what followed the teacher from there
     python nbs/papers/teacher.py scorer
         # models/words-beside-int8, and all figures of it and of both encoders that ship, each measured once
 
@@ -46,7 +44,6 @@ WEIGHTS = .5, 1., 1.25, 1.5
 COMMON = 1e-3  # a word of this share of all words keeps half of the teacher's vector (SIF)
 LIMIT = 11.99e6  # bytes of model files, so that the folder with its card stays at 12 MB
 CORPUS, NEWS, PAIRS = 'teacher-small', 'teacher-news', 7_500
-SHARES = .2, .4, .6, .8
 
 
 # Trials of 2026-11-25 with a loop of its own, whose options were not all kept: start, sentences, passes, objective;
@@ -63,7 +60,7 @@ TRIALS = [
 ]
 
 
-def kept(): return read_json(FILE) if FILE.exists() else dict(choices=[], runs={}, mixes=[], figures={})
+def kept(): return read_json(FILE) if FILE.exists() else dict(choices=[], runs={}, figures={})
 
 
 def keep(part, value):
@@ -210,20 +207,6 @@ def follow(groups, s):
             print(f"{name:50} {found[name]['epochs']} {found[name]['figures']}", flush=True)
 
 
-def between(share, s):
-    "Weights between those of `words-beside` and of what followed the teacher from there, seed 0."
-    label, = GROUPS['beside']
-    encoder, other = (SentenceEncoder.load(folder) for folder in (
-        s.models / BESIDE, s.runs / name_of(label, 0) / 'encoder'))
-    with torch.no_grad():
-        for ours, theirs in zip(encoder.layer.as_averages().parts, other.layer.as_averages().parts):
-            ours.weight_rd.lerp_(theirs.weight_rd, share)
-    return encoder
-
-
-def mix(s): keep('mixes', [dict(share=share, sts17=sts17(between(share, s), s)) for share in (0, *SHARES, 1)])
-
-
 def scorer(s):
     "The choice in int8, and what it scores beside the scorers that ship."
     folder = SentenceEncoder.load(s.models / BESIDE).save(s.models / f'{BESIDE}-int8', dtype='int8')
@@ -232,7 +215,7 @@ def scorer(s):
     keep('scorer', dict(bytes=size_of(folder), teacher=identity_of(TEACHER, s), start=identity_of(START, s)) | made())
 
 
-STEPS = dict(words=words, choose=choose, pairs=pairs, mix=mix, scorer=scorer)
+STEPS = dict(words=words, choose=choose, pairs=pairs, scorer=scorer)
 
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
