@@ -5,7 +5,7 @@
     python nbs/papers/teacher.py choose
         # STS 2017 of each choice of sizes and weight, and models/words-beside, the best choice that fits into 12 MB
     python nbs/papers/teacher.py pairs
-        # the corpora `teacher-small` and `teacher-news`
+        # the corpus `teacher-small`
     python nbs/papers/teacher.py follow [GROUP ...]
         # trains the runs of all groups or of some; the first one reads the sentences with the teacher
     python nbs/papers/teacher.py scorer
@@ -43,7 +43,7 @@ SIZES = ((44_000, 32, 18_000, 300), (39_800, 64, 16_000, 300), (30_000, 64, 20_0
 WEIGHTS = .5, 1., 1.25, 1.5
 COMMON = 1e-3  # a word of this share of all words keeps half of the teacher's vector (SIF)
 LIMIT = 11.99e6  # bytes of model files, so that the folder with its card stays at 12 MB
-CORPUS, NEWS, PAIRS = 'teacher-small', 'teacher-news', 7_500
+CORPUS, PAIRS = 'teacher-small', 7_500
 
 
 # Trials of 2026-11-25 with a loop of its own, whose options were not all kept: start, sentences, passes, objective;
@@ -133,8 +133,7 @@ def pairs(s):
     every = pd.concat([pairs_of(file, 1, s, rng) for file in FILES]).drop_duplicates(['reference', 'translation'])
     every = every[every.reference.str.lower() != every.translation.str.lower()].sample(frac=1, random_state=0)
     every = every[every.groupby('segment').cumcount() < 2]
-    for name, found in {CORPUS: every, NEWS: every[every.corpus == 'wmt21-23']}.items():
-        if name not in list_corpora(s): print(name, write_corpus(name, [found[:PAIRS]], s))
+    if CORPUS not in list_corpora(s): print(CORPUS, write_corpus(CORPUS, [every[:PAIRS]], s))
 
 
 FOLLOW = dict(corpus=CORPUS, model='WORD,TRIGRAM', batch_size=256, megabatch=1, epochs=4, learning_rate=3e-3,
@@ -156,8 +155,6 @@ GROUPS = {  # name to runs: label and fields; three seeds each
     'beside': {'words beside, cosines alone, scale fitted': FOLLOW | ASKED | dict(start=BESIDE, margin=0.)},
     'small': {f'WORD, weight {weight:g}, scale {scale:g}': WORD | weighed(weight, scale)
               for weight, scale in ((0, 1), (1, 1), (5, 1), (1, 0))},
-    'news': {f'WORD on news alone, weight {weight:g}': WORD | dict(corpus=NEWS) | weighed(weight)
-             for weight in (0, 1, 5)},
 }
 SEEDS = 0, 1, 2
 
