@@ -228,7 +228,7 @@ def _over(of):
 
 
 def over_seeds():
-    "A row a training without its seed, and figure: group, model, corpus, task, dataset, metric, value, low, high, n."
+    "Means over seeds by training and figure: group, model, corpus, task, dataset, metric, value, low, high, n."
     rows = pd.DataFrame([{k: facts[k] for k in ('group', 'model', 'corpus', 'seed')} | figure
                          for facts in kept()['trainings'].values() for figure in facts['figures']])
     rows = rows.astype(dict(value=float, low=float, high=float))
