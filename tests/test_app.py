@@ -862,6 +862,32 @@ def test_neighbours(page, workspace):
                                        '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
 
 
+def test_generate(page, workspace):
+    "Paraphrases on the page are those of the engine; what is no sentence of the model gets an answer, and is inert."
+    from dataclasses import replace
+
+    from paranmt_lab.models import open_model
+    from paranmt_lab.settings import settings
+    from paranmt_lab.translate.protocol import Decoding
+    chosen = dict(model='generator:tiny', beam=4, paraphrases=3)
+    page.open('generate', **chosen, sentence='It is raining.')
+    page.tab.wait_for_selector('.st-key-paraphrases_box canvas', state='attached')
+    engine = open_model('generator:tiny', replace(settings(), workspace=workspace, device='cpu'))
+    [found] = engine.translate(['It is raining.'], Decoding(4, 3))
+    shown = page.settle().saved('paraphrases_save')
+    assert shown.paraphrase.tolist() == [h.text for h in found]
+    np.testing.assert_allclose(shown.score, [h.score for h in found], atol=1e-4)
+    page.shot('generate')
+    for sentence, answer in ((' ', 'Type an English sentence'), ('word ' * 500, '500 words'),
+                             ('Трамвай сегодня опаздывает.', 'does not look like English')):
+        page.open('generate', **chosen, sentence=sentence)
+        page.settle()
+        assert answer in page.text()
+    page.open('generate', **chosen, sentence='<img src=x onerror="window.hacked = 1"> **late**')
+    page.settle()
+    assert page.tab.evaluate('window.hacked') is None
+
+
 def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
@@ -923,7 +949,7 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
     ('results', 'systems'), ('embedding-map', 'encoder'), soak('', 'run'), soak('score-ranges', 'corpus'),
     soak('score-ranges', 'score'), soak('score-ranges', 'domain'), soak('back-translation', 'corpus'),
     soak('negatives', 'view'), soak('negatives', 'side'), soak('training', 'over'), soak('embedding-map', 'corpus'),
-    soak('embedding-map', 'colour')])
+    soak('embedding-map', 'colour'), soak('generate', 'model')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
@@ -952,7 +978,7 @@ def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
     for module in ('overview', 'back_translation', 'score_ranges',
-                   'training', 'negatives', 'embedding_map', 'neighbours', 'results'):
+                   'training', 'negatives', 'embedding_map', 'neighbours', 'results', 'generate'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')

@@ -1,6 +1,7 @@
 """Generators of paraphrases: the search against exhaustive search, learning by heart, resuming in a process of its own,
 the engine in the driver."""
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -17,9 +18,18 @@ from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.search import beam_search, beam_slow, draw_samples, exhaustive, repetitions
 from paranmt_lab.generation.seq2seq import AttentiveLstm
+from paranmt_lab.generation.syntax import SyntaxLstm
+from paranmt_lab.generation.templates import (
+    check_template,
+    count_templates,
+    linearised,
+    template_pieces,
+    tree_of_labels,
+)
 from paranmt_lab.generation.training import LstmLearner, ship_generator, train_generator
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.models import models_at_hand, open_model
+from paranmt_lab.parsing.trees import top_levels
 from paranmt_lab.settings import settings, write_json
 from paranmt_lab.translate.data import EOS, UNK
 from paranmt_lab.translate.driver import translate_corpus
@@ -33,6 +43,14 @@ from dataclasses import replace
 from pathlib import Path
 import pandas as pd
 from paranmt_lab.generation.config import GeneratorConfig
+from paranmt_lab.generation.syntax import SyntaxLstm
+from paranmt_lab.generation.templates import (
+    check_template,
+    count_templates,
+    linearised,
+    template_pieces,
+    tree_of_labels,
+)
 from paranmt_lab.generation.training import LstmLearner, train_generator
 from paranmt_lab.settings import settings
 step = LstmLearner.step
@@ -184,3 +202,45 @@ def test_weights_are_safetensors_and_what_is_lacking_is_named(trained, tmp_path)
     with pytest.raises(FileNotFoundError, match='is no generator: expected generator.json'):
         open_model('generator:empty', trained)
     assert LstmLearner(TINY, 300).model.pad == 300
+
+
+def test_the_copy_mechanism_copies_only_what_is_there_and_padding_changes_nothing():
+    torch.manual_seed(0)
+    network = SyntaxLstm(GeneratorConfig('toy', dim=8, hidden=8), 20, 6).eval()
+    short = torch.tensor([[7, 12, EOS]]), torch.tensor([[0, 2, 1]]), torch.tensor([[12, 7, EOS]])
+    long = torch.tensor([[3, 4, 5, 6, EOS]]), torch.tensor([[0, 2, 0, 3, 1, 1]]), torch.tensor([[4, EOS, 20]])
+    pads = 20, 6, 20
+    beside = [torch.cat([torch.nn.functional.pad(a, (0, b.shape[1] - a.shape[1]), value=pad), b])
+              for a, b, pad in zip(short, long, pads)]
+    with torch.no_grad():
+        alone = network(*short)
+        assert torch.allclose(network(*beside)[:3], alone, atol=1e-5)
+        assert torch.allclose(alone.exp().sum(1), torch.ones(3), atol=1e-4)
+        network.gate.bias.fill_(-60)
+        copied = network(*short).exp()
+    assert torch.allclose(copied[:, [EOS, 7, 12]].sum(1), torch.ones(3), atol=1e-4)
+
+
+def test_a_batched_beam_of_the_syntactic_network_is_the_beam_of_each_sentence():
+    torch.manual_seed(4)
+    network = SyntaxLstm(GeneratorConfig('toy', dim=8, hidden=8), 9, 6).eval()
+    for p in network.parameters(): p.data.mul_(4)
+    sources = torch.tensor([[5, 3, 7, EOS], [2, 4, EOS, 9]])
+    parses = torch.tensor([[0, 2, 1, 6], [0, 3, 1, 1]])
+    with torch.inference_mode():
+        found = beam_search(network, network.begin(sources, parses, 3), [3, 6], Decoding(3, 3), EOS)
+        for i, limit in enumerate((3, 6)):
+            [alone] = beam_search(network, network.begin(sources[i:i + 1, :4 - i], parses[i:i + 1], 3), [limit],
+                                  Decoding(3, 3), EOS)
+            assert [f.pieces for f in alone] == [f.pieces for f in found[i]]
+
+
+@pytest.mark.skipif(not shutil.which('link-parser'), reason='link-parser is not installed')
+def test_templates_of_parsed_sentences_can_be_counted_typed_and_read_back():
+    trees = open_model('link:en').parse(['It is raining.', 'The dog barked.', 'Where is the dog?'])
+    counts = count_templates(trees)
+    assert counts.sentences.sum() == sum(tree is not None for tree in trees) and counts.covered.iloc[-1] == 1
+    labels = {piece for tree in trees if tree for piece in linearised(tree)} - {'(', ')'}
+    for template in counts.template:
+        assert check_template(template, labels) == template
+        assert top_levels(tree_of_labels(template_pieces(template))) == template
