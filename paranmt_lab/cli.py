@@ -36,7 +36,7 @@ GROUPS = {
 # Modules with commands, in the order of the help
 MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm', 'cli_judge_calibrate',
            'cli_statistics', 'cli_lexicon', 'cli_annotate', 'cli_train', 'cli_generate', 'cli_measure', 'cli_compare',
-           'cli_table', 'cli_neighbours', 'cli_fetch', 'cli_workspace')
+           'cli_table', 'cli_neighbours', 'cli_fetch', 'cli_workspace', 'cli_project')
 
 def _commands_of(module):
     "Words of each command of a module, its function, and the first sentence of its help."

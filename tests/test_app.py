@@ -273,7 +273,35 @@ def test_stroke_over_the_histogram(page, workspace):
     page.shot('score-ranges-stroke')
 
 
-COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
+def test_the_reading_list_is_read_by_keys(page, workspace):
+    "Both sides in full, differences marked; arrows go on, Enter opens a source's hypotheses, words search."
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', order='lowest first', rows=20, page=3)
+    lowest = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs} POSITIONAL JOIN {m:trigram_overlap} '
+                 'WHERE trigram_overlap IS NOT NULL ORDER BY trigram_overlap, pair_id LIMIT 20 OFFSET 40')
+    articles = page.tab.locator('.st-key-reading article')
+    assert articles.count() == 20
+    for side in ('reference', 'translation'): assert lowest[side][0] in articles.first.text_content()
+    assert articles.locator('mark').count() and articles.first.text_content().startswith('41')
+    articles.first.focus()
+    page.tab.keyboard.press('ArrowDown')
+    page.tab.keyboard.press('Enter')
+    page.tab.locator('.st-key-open_pair').wait_for()
+    page.settle()
+    assert page.address_bar()['pair'] == [str(lowest.pair_id[1])]
+    own = ask(workspace, 'SELECT pair_id FROM {pairs} WHERE segment = (SELECT segment FROM {pairs} WHERE pair_id = ?) '
+              'ORDER BY "rank"', int(lowest.pair_id[1]))
+    assert page.saved('same_source_save').pair_id.tolist() == own.pair_id.tolist()
+    page.tab.locator('.st-key-pin_it button').click()
+    page.tab.get_by_text('1 pinned pairs').wait_for()
+    page.shot('score-ranges-reading')
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', words='would', rows=1000)
+    page.tab.wait_for_function("() => !document.body.innerText.includes('of the corpus searched')")
+    found = ask(workspace, "SELECT pair_id FROM {pairs} WHERE contains(lower(reference), 'would') "
+                "OR contains(lower(translation), 'would')")
+    assert page.settle().saved('pairs_save').pair_id.tolist() == found.pair_id.tolist()
+
+
+COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed', 'view'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
@@ -342,6 +370,7 @@ def test_filters_become_a_selection_and_a_campaign(page, workspace):
     "What the sliders keep is saved, and drawn for people: kept pairs, or both sides of a threshold."
     page.open('filters', corpus='talk-reworded', filter=['trigram_overlap:0.1:', 'reference_length:5:'])
     kept = kept_by(workspace, trigram_overlap=(0.1, 9), reference_length=(5, 999))
+    page.tab.get_by_text('Send to a campaign').wait_for()
     save, send = page.tab.get_by_test_id('stForm').all()
     save.get_by_label('Name').fill('middle')
     save.get_by_role('button', name='Save').click()
@@ -919,15 +948,13 @@ def test_results(page, workspace):
 def test_hostile_text_is_inert(page, workspace):
     "Text of a corpus is shown and not obeyed, on every page that shows text."
     page.open('score-ranges', corpus='hostile')
+    assert page.tab.locator('.st-key-reading article').count() == 8
+    page.shot('hostile-reading')
+    page.open('score-ranges', corpus='hostile', view='table')
     saved = page.saved('pairs_save')
     stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}', corpus='hostile').set_index('pair_id')
     back = lambda t: re.sub(r'\\(.)', lambda m: {'t': '\t', 'n': '\n', 'r': '\r', '0': '\0', '\\': '\\'}[m[1]], t)
     assert [back(t) for t in saved.reference] == stored.reference[saved.pair_id].tolist()
-    box = page.tab.locator('.st-key-pairs canvas').first.bounding_box()
-    for row in range(len(saved)): # open each pair's full text
-        page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * (row + 1.5))
-        page.tab.wait_for_timeout(700)
-        page.settle()
     page.shot('hostile-score-ranges')
     page.open('', corpus='hostile').shot('hostile-overview')
     page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')

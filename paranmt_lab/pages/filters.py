@@ -183,7 +183,7 @@ def _filters(corpus, state, measures, chosen):
     calibrations(measures)
     _domains(filters, kept, every)
     _examples(filters, corpus, list(ranges.values()), kept)
-    save_or_send(corpus, list(ranges.values()), kept)
+    save_or_send(corpus, list(ranges.values()), kept.pairs)
 
 # %% ../../nbs/62_pages.filters.ipynb #5b758626
 @page_view

@@ -6,7 +6,7 @@
 __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'plain',
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'choose', 'measured_first', 'corpus_state', 'source_line', 'open_corpus',
-           'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of', 'pair_table']
+           'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of', 'save_rows', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 from ..browsing.index import Browsing
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
-from ..filters.table import MEASURES
+from ..filters.table import MEASURES, known_measure
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
+from ..labels import label
 from ..models import open_model
 from ..settings import Settings, safe_name, settings
 from ..state import state_of
@@ -440,8 +442,31 @@ def columns_of(
             return st.column_config.TextColumn(width=340 if c in WIDE else 'small', help=ABOUT.get(c))
         form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d'
         about = ABOUT.get(c.partition('@')[0])
-        return st.column_config.NumberColumn(format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
+        head = label(c) if known_measure(c) else None
+        return st.column_config.NumberColumn(head, format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
     return {c: _column(c) for c in frame}
+
+# %% ../../nbs/62_pages.parts.ipynb #3360d0c3
+def _parquet(frame):
+    "A frame as the bytes of a Parquet file."
+    out = BytesIO()
+    frame.to_parquet(out, index=False)
+    return out.getvalue()
+
+def save_rows(
+    frame:pd.DataFrame, # Any frame
+    key:str,            # Key of the buttons: `KEY_save` (TSV), `KEY_csv`, `KEY_parquet`
+    name:str='pairs',   # Name of the file, without ending
+):
+    "Buttons that save exactly these rows."
+    with st.container(horizontal=True, key=f'{key}_formats'):
+        rest = dict(on_click='ignore', icon=':material/download:', type='tertiary')
+        st.download_button(f'Save {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values',
+                           key=f'{key}_save', **rest)
+        st.download_button('CSV', lambda: frame.to_csv(index=False).encode('utf-8', 'backslashreplace'), f'{name}.csv',
+                           'text/csv', key=f'{key}_csv', **rest)
+        st.download_button('Parquet', lambda: _parquet(frame), f'{name}.parquet', 'application/vnd.apache.parquet',
+                           key=f'{key}_parquet', **rest)
 
 # %% ../../nbs/62_pages.parts.ipynb #03d27cc5
 def pair_table(
@@ -456,6 +481,5 @@ def pair_table(
     with st.container(key=f'{key}_box'):
         chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame),
                               placeholder='', **options)
-    st.download_button(f'Save these {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv',
-                       'text/tab-separated-values', key=f'{key}_save', on_click='ignore', icon=':material/download:')
+    save_rows(frame, key, name)
     return chosen
