@@ -922,6 +922,27 @@ def sample(self:Corpus,
     "An exact seeded sample of the pairs in (low, high]."
     return self.pairs_by_id(self.sample_ids(n, measure, low, high, seed, where, params), columns)
 
+# %% ../nbs/02_corpus.ipynb #accf55a5
+@patch
+def ordered(self:Corpus,
+    measure:str,                 # Measure or numeric column that restricts and orders
+    low:float|None=None,         # Values above this
+    high:float|None=None,        # and at most this
+    n:int=100,                   # Most pairs
+    skip:int=0,                  # Pairs that come before
+    highest:bool=False,          # The highest first; else the lowest. Equal ones are in the order of their ids
+    columns:list[str]|None=None, # Pair columns and measures; None gives all
+    where:str|None=None,         # Further SQL condition
+    params:list|dict=None,       # Its values
+) -> pd.DataFrame:               # At most n pairs
+    "The pairs in (low, high] by their values."
+    con, tail = self.connect(), self._condition(measure, low, high, where or 'true')
+    table, by = self._table_for(con, tail, params), quoted(self.numeric(measure))
+    known = f'{tail} AND {by} IS NOT NULL ORDER BY {by} {"DESC" if highest else "ASC"}, pair_id'
+    with self.answering():
+        found = con.sql(f'SELECT pair_id FROM {table}{known} LIMIT {int(n)} OFFSET {int(skip)}', params=params)
+        return self.pairs_by_id(found.to_arrow_table()['pair_id'].to_numpy(), columns)
+
 # %% ../nbs/02_corpus.ipynb #7be10856
 MAKERS = ('import', 'translate', 'derive') # Stages that make the pairs of a corpus; each corpus has one of them
 

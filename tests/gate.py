@@ -31,6 +31,9 @@ def generated():
     return {str(f.relative_to(ROOT)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
+GRACE = 10  # Seconds that a command has to end in when it is stopped
+
+
 def run(title, command, seconds=None):
     "Run a command on this checkout; print its name and time, and its output where it fails. None: its time was over."
     start = time.perf_counter()
@@ -40,7 +43,10 @@ def run(title, command, seconds=None):
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)  # a test stops the servers that it started
-        process.communicate()
+        try: process.communicate(timeout=GRACE)
+        except subprocess.TimeoutExpired:  # a process of a background job may ignore the signal
+            process.kill()
+            process.communicate()
         return None
     print(f'{time.perf_counter() - start:5.1f} s  {title}', flush=True)
     if process.returncode: print(output)

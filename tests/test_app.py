@@ -182,7 +182,7 @@ def test_overview(page, workspace):
                 == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0])
         assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
         page.shot('overview')
-    page.tab.wait_for_selector('text=Nothing is at work now.')
+    page.tab.wait_for_selector('text=No job is running now.')
     page.open('overview', corpus='talk-reworded')  # its name is an address, too
     assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
@@ -467,7 +467,11 @@ HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
         'selection-list': lambda f: (f / 'selections/strong.json').write_text('[1, 2]')}
 
 
-@pytest.mark.parametrize('harm', HARM)
+def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize('harm', ['torn-shard', 'text-measure', 'selection-list', soak('torn-measure'),
+                                  soak('other-columns'), soak('manifest-list')])
 def test_a_damaged_file_spoils_one_view(page, workspace, harm):
     "Pages that use a damaged corpus say so in plain words; the list of corpora and the other corpora stay."
     folder = broken_corpus(workspace, harm, HARM[harm])
@@ -626,7 +630,7 @@ def test_flag_key_of_negatives(page, workspace):
     for flagged in (True, False, True):
         page.tab.locator('h1').click()
         page.tab.keyboard.press('f')
-        page.tab.wait_for_selector('text=Take the flag back' if flagged else 'text=Flag as a false negative')
+        page.tab.wait_for_selector('text=Withdraw the flag' if flagged else 'text=Flag as a false negative')
         page.settle()
         annotator, kind, said = events(workspace)[-1]
         assert (annotator, kind) == ('ada', 'false negative')
@@ -772,7 +776,7 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
             if i == 0:
                 page.tab.locator('h1').click()
                 page.tab.keyboard.press('f')
-                page.tab.wait_for_selector('text=Take the flag back')
+                page.tab.wait_for_selector('text=Withdraw the flag')
                 page.settle().shot('hostile-negatives')
                 assert events(workspace)[-1][2]['sentence'] == text
         assert page.tab.evaluate('window.hacked') is None
@@ -858,6 +862,32 @@ def test_neighbours(page, workspace):
                                        '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
 
 
+def test_generate(page, workspace):
+    "Paraphrases on the page are those of the engine; what is no sentence of the model gets an answer, and is inert."
+    from dataclasses import replace
+
+    from paranmt_lab.models import open_model
+    from paranmt_lab.settings import settings
+    from paranmt_lab.translate.protocol import Decoding
+    chosen = dict(model='generator:tiny', beam=4, paraphrases=3)
+    page.open('generate', **chosen, sentence='It is raining.')
+    page.tab.wait_for_selector('.st-key-paraphrases_box canvas', state='attached')
+    engine = open_model('generator:tiny', replace(settings(), workspace=workspace, device='cpu'))
+    [found] = engine.translate(['It is raining.'], Decoding(4, 3))
+    shown = page.settle().saved('paraphrases_save')
+    assert shown.paraphrase.tolist() == [h.text for h in found]
+    np.testing.assert_allclose(shown.score, [h.score for h in found], atol=1e-4)
+    page.shot('generate')
+    for sentence, answer in ((' ', 'Type an English sentence'), ('word ' * 500, '500 words'),
+                             ('Трамвай сегодня опаздывает.', 'does not look like English')):
+        page.open('generate', **chosen, sentence=sentence)
+        page.settle()
+        assert answer in page.text()
+    page.open('generate', **chosen, sentence='<img src=x onerror="window.hacked = 1"> **late**')
+    page.settle()
+    assert page.tab.evaluate('window.hacked') is None
+
+
 def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
@@ -915,11 +945,11 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
 
 
 @pytest.mark.parametrize('path,key', [
-    ('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'),
-    ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
-    ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'),
-    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('neighbours', 'beside'),
-    ('results', 'systems')])
+    ('', 'corpus'), ('score-ranges', 'measure'), ('negatives', 'run'), ('training', 'runs'), ('neighbours', 'beside'),
+    ('results', 'systems'), ('embedding-map', 'encoder'), soak('', 'run'), soak('score-ranges', 'corpus'),
+    soak('score-ranges', 'score'), soak('score-ranges', 'domain'), soak('back-translation', 'corpus'),
+    soak('negatives', 'view'), soak('negatives', 'side'), soak('training', 'over'), soak('embedding-map', 'corpus'),
+    soak('embedding-map', 'colour'), soak('generate', 'model')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
@@ -948,7 +978,7 @@ def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
     for module in ('overview', 'back_translation', 'score_ranges',
-                   'training', 'negatives', 'embedding_map', 'neighbours', 'results'):
+                   'training', 'negatives', 'embedding_map', 'neighbours', 'results', 'generate'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')

@@ -26,6 +26,7 @@ from streamlit.logger import get_logger
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 
+from ..browsing.index import Browsing
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
 from ..filters.table import MEASURES
@@ -135,7 +136,7 @@ def stop_with(
     reason:str, # What is wrong, in plain text
 ):
     "Say why this page cannot be shown, offer a way out, and draw nothing more."
-    st.error('This address asks for something the workbench cannot show.', icon=':material/link_off:')
+    st.error('The workbench cannot show what this address asks for.', icon=':material/link_off:')
     st.text(legible(reason))
     st.button('Start over', icon=':material/home:', on_click=_start_over)
     st.stop()
@@ -196,13 +197,13 @@ def in_address(
 
 # %% ../../nbs/62_pages.parts.ipynb #e6a5a6d6
 PACKAGE = Path(__file__).parents[1] if '__file__' in globals() else Path('paranmt_lab').absolute()
-REMEDY = ('A file of the workspace is damaged, or holds something else than this page expects. Restore it from a copy, '
-          'or delete it and give the command again that wrote it. The log of the app says where the error arose.')
+REMEDY = ('A file of the workspace is damaged or has unexpected contents. Restore it from a copy, '
+          'or delete it and run the command again that wrote it. The log of the app contains the place of the error.')
 
 def explained(
     error:Exception, # What was raised
 ) -> str:            # Plain text
-    "An error for people: the message, and a remedy where the message is not the package's own."
+    "The message of an error, with a remedy if it comes from another library."
     frames = [f for f in traceback.extract_tb(error.__traceback__)]
     own = bool(frames) and Path(frames[-1].filename).is_relative_to(PACKAGE)
     if own and isinstance(error, (OSError, ValueError)): return str(error)
@@ -346,15 +347,15 @@ def _commit(): return commit()
 def open_corpus(
     folder:str, # Folder of the corpus, absolute
 ) -> Corpus:    # The same object for every reader of the app
-    "A corpus that stays open."
-    return Corpus(Path(folder))
+    "A corpus that stays open, and answers from its index where `paranmt corpus index` made one."
+    return Browsing(Path(folder))
 
 # %% ../../nbs/62_pages.parts.ipynb #48ce18fa
 @page_part
 def warn_of_problems(
     corpus:Corpus, # The corpus that a page uses
 ):
-    "Warn where a corpus is half made, or files of it are missing or damaged."
+    "Warn if a corpus is incomplete, or if its files are missing or damaged."
     notes = state_of(corpus).notes
     if not notes: return
     first, more = notes[:3], f' … and {len(notes) - 3} more' if len(notes) > 3 else ''
@@ -397,7 +398,7 @@ def soon(
     what:str='Counting', # Said meanwhile
     patience:float=.3,   # Seconds that the page waits itself
 ):                       # The answer; None as long as there is none
-    "Ask a function in the background."
+    "Call a function in the background."
     name = f'{call.__module__}.{call.__qualname__}'
     job = _job(call, name, of)
     wait([job], patience)
