@@ -27,10 +27,8 @@ def evaluate_system(
     s:Settings,              # Settings
     tasks:list[str]|None,    # Tasks; None, and no suites: STS 2012 to 2017
     graded:Path|None,        # Further file of graded pairs
-    suites:list[str]=(),     # Suites of tasks, or `all`
+    suites:Sequence[str]=(), # Suites of tasks, or `all`
     pending:bool=False,      # Only tasks without figures of this encoder
-    suites:Sequence[str]=(),     # Suites of tasks, or `all`
-    pending:bool=False,      # Only the tasks that have no figures of this encoder yet
 ) -> "pd.DataFrame":         # Results
     "Evaluate a system, and write the figures into its run's folder."
     from paranmt_lab.evaluation.results import record_results

@@ -114,7 +114,7 @@ def count(self:Browsing,
     low:float|None=None,   # Values above this
     high:float|None=None,  # and at most this
     where:str|None=None,   # Further SQL condition
-    params:list|dict=None, # Its values
+    params:list|dict|None=None, # Its values
 ) -> int:                  # Pairs
     "How many pairs have a value in (low, high]."
     order = None if measure is None or where else self.order(measure)
@@ -138,7 +138,7 @@ def histogram(self:Browsing,
     bins:int=20,                        # Bins of equal width
     range:tuple[float, float]|None=None, # Lowest and highest edge; None takes the values' own, of all pairs
     where:str|None=None,                # SQL condition on the pairs to count
-    params:list|dict=None,              # Its values
+    params:list|dict|None=None,              # Its values
 ) -> pd.DataFrame:                      # low, high, pairs; `attrs`: pairs, below, above, no_value
     "Pairs in each of some equal ranges."
     order = None if where else self.order(measure)
@@ -161,7 +161,7 @@ def range_figures(self:Browsing,
     ranges:Sequence[tuple], # (low, high] of each range
     beside:str='',          # Measure whose mean is wanted; empty: none
     where:str='',           # SQL condition on the pairs to look at
-    params:list|dict=None,  # Its values
+    params:list|dict|None=None,  # Its values
 ) -> np.ndarray:            # float64[ranges + 1, 3] pairs, mean and deviation; the last row is the rest
     "Figures of some ranges and of the pairs in none of them."
     order = None if where else self.order(measure)
@@ -190,7 +190,7 @@ def sample_ids(self:Browsing,
     high:float|None=None,  # and at most this
     seed:int=0,            # Seed
     where:str|None=None,   # Further SQL condition
-    params:list|dict=None, # Its values
+    params:list|dict|None=None, # Its values
 ) -> np.ndarray:           # int64[n] ids, fewer only where there are fewer; in random order
     "Ids of an exact seeded sample."
     order = None if measure is None or where else self.order(measure)
@@ -207,7 +207,7 @@ def ordered(self:Browsing,
     highest:bool=False,          # The highest first; else the lowest. Equal ones are in the order of their ids
     columns:list[str]|None=None, # Pair columns and measures; None gives all
     where:str|None=None,         # Further SQL condition
-    params:list|dict=None,       # Its values
+    params:list|dict|None=None,       # Its values
 ) -> pd.DataFrame:               # At most n pairs
     "The pairs in (low, high] by their values."
     order = None if where else self.order(measure)

@@ -34,7 +34,7 @@ def range_figures(self:Corpus,
     ranges:Sequence[tuple], # (low, high] of each range
     beside:str='',          # Measure whose mean is wanted; empty: none
     where:str='',           # SQL condition on the pairs to look at
-    params:list|dict=None,  # Its values
+    params:list|dict|None=None,  # Its values
 ) -> np.ndarray:            # float64[ranges + 1, 3] pairs, mean and deviation; the last row is the rest
     "Figures of some ranges and of the pairs in none of them."
     inside = [between(measure, low, high) for low, high in ranges]

@@ -110,10 +110,8 @@ def count_types(
     path: Path, # File of provisional numbers
     types: TypeTable, # Types of the provisional numbers
     config: EncoderConfig, # Size of the vocabulary, its smallest count, its unknown tokens
-    more: list[str] = (), # Words that fill the rest of it
+    more: Sequence[str] = (), # Words that fill the rest of it
 ) -> Vocabulary: # Types by falling count, equal counts in alphabetical order; then the filling words
-    more: Sequence[str] = (), # Words to fill it up with
-) -> Vocabulary: # Types by falling count, equal ones by the alphabet; then the others
     "The vocabulary of a file of provisional numbers."
     counts = sum(np.bincount(piece, minlength=len(types) + 1) for piece in _pieces(path))
     if types.feature in GRAMS and not config.closing_space: counts -= np.bincount(_last(path), minlength=len(types) + 1)

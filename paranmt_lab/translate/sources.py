@@ -85,9 +85,8 @@ def number_sources(
     bitext:Corpus,    # Corpus with a sentence to read in every row
     cache:Path,       # Folder of the driver's cache
     shards:list[int], # Numbers of the shards that can be read
-    late:list[int]=(), # Those of them that come behind all others, in this order
-    side:str='source', # Column that is read
     late:Sequence[int]=(), # Those of them that come behind all others, in this order
+    side:str='source', # Column that is read
 ) -> Path:            # DuckDB file with the tables `sources(source_id, source)` and `shards(shard)`
     "Number the distinct sources of a corpus in order of their first appearance."
     path = cache / 'sources.duckdb'
