@@ -133,7 +133,7 @@ def judged(outputs, pairs, lm, scorers):
 
 
 def held_out_figures(engine, s):
-    "Outputs for held-out pairs, beside a copy of the input and the reference itself; a row a domain and system."
+    "Outputs for held-out pairs, beside a copy of the input and the reference itself; a row for each domain and system."
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
     words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
     held = held[(words[0] <= LSTM.max_words) & (words[1] <= LSTM.max_words)].drop_duplicates('source')

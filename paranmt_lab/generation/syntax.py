@@ -132,8 +132,8 @@ def next_pieces(self:SyntaxLstm,
 @patch
 def take(self:SyntaxLstm,
     reading:Reading,              # Of N rows
-    rows_N:Tensor,                # Rows to go on with
-    sentences_B:Tensor|None=None, # Sentences to go on with; None: all
+    rows_N:Tensor,                # Rows to continue with
+    sentences_B:Tensor|None=None, # Sentences to continue with; None: all
 ) -> Reading:                     # Those rows
     "Keep rows of a search."
     guides = reading.guides

@@ -31,7 +31,7 @@ def tree_of_labels(
 # %% ../../nbs/54_generation.templates.ipynb #a08ae369
 def count_templates(
     trees:Iterable[Tree|None], # Parsed sentences; None where the parser found no tree
-) -> pd.DataFrame:             # A row a template, the most frequent first: template, sentences, share, covered
+) -> pd.DataFrame:             # A row for each template, the most frequent first: template, sentences, share, covered
     "Frequencies of templates, and the share of sentences that they and the more frequent ones cover."
     found = pd.Series([top_levels(tree) for tree in trees if tree is not None], dtype=object)
     counts = found.value_counts().sort_index().sort_values(ascending=False, kind='stable')
