@@ -50,3 +50,14 @@ def test_the_workflow_runs_the_checks_on_the_supported_pythons():
 def test_the_citation_names_five_papers():
     papers = yaml.safe_load(text('CITATION.cff'))['references']
     assert len(papers) == 5 and all(p['title'] and p['authors'] and p['year'] for p in papers)
+
+
+def test_the_sources_of_the_site_have_every_notebook_and_the_described_parameters(tmp_path):
+    subprocess.run([sys.executable, ROOT / 'docs/stage.py', tmp_path / 'site'], check=True)
+    staged = {path.relative_to(tmp_path / 'site') for path in (tmp_path / 'site').rglob('*.ipynb')}
+    here = {path.relative_to(ROOT) for path in (ROOT / 'nbs').rglob('*.ipynb') if '.ipynb_chec' not in str(path)}
+    assert staged == here
+    filters = (tmp_path / 'site/api/filters.md').read_text(encoding='utf-8')
+    assert '{py:function} distance_slowly(first: list[str], second: list[str]) -> int' in filters
+    assert ':param second: Tokens of the other side' in filters
+    assert ':returns: Insertions, deletions and replacements' in filters
