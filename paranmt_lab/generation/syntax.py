@@ -134,8 +134,6 @@ def take(self:SyntaxLstm,
     reading:Reading,              # Of N rows
     rows_N:Tensor,                # Rows to keep
     sentences_B:Tensor|None=None, # Sentences to keep; None: all
-    rows_N:Tensor,                # Rows to continue with
-    sentences_B:Tensor|None=None, # Sentences to continue with; None: all
 ) -> Reading:                     # Those rows
     "Keep rows of a search."
     guides = reading.guides
