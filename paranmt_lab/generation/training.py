@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['GENERATOR_CARD', 'LstmLearner', 'train_generator', 'generator_pairs', 'ship_generator', 'generator_card']
 
-# %% ../../nbs/53_generation.training.ipynb #6cd3c2c1
+# %% ../../nbs/53_generation.training.ipynb #29487d9f
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ from ..translate.data import EOS, Arrays, epoch_batches, spm_paths
 from ..translate.protocol import Decoding, length_limit
 from ..translate.training import Seq2SeqLearner, bleu_by_domain, ship, train_nmt
 
-# %% ../../nbs/53_generation.training.ipynb #acc4fd1a
+# %% ../../nbs/53_generation.training.ipynb #320d99f0
 class LstmLearner(Seq2SeqLearner):
     "The network of `paranmt`, section 6, at its training."
     kept = 'generator'
@@ -60,7 +61,11 @@ class LstmLearner(Seq2SeqLearner):
                 found[row] = self.prepared.target.decode([i for i in best.pieces if i != EOS])
         return found
 
-    def save_files(self, folder, model):
+    def save_files(self,
+        folder:Path,         # Folder to write to
+        model:AttentiveLstm, # Network to write
+    ):
+        "Write the network with its config and its pieces."
         save_network(model, self.config, spm_paths(self.prepared.folder, self.config.joint)[0], folder)
 
 # %% ../../nbs/53_generation.training.ipynb #8254472d

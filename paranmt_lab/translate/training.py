@@ -123,12 +123,26 @@ class Seq2SeqLearner(Learner):
 
     def hold_pad(self): hold_pad(self.model)
 
-    def loss(self, model, source_BS, target_BT, smoothing=0.):
+    def loss(self,
+        model:nn.Module,        # Model
+        source_BS:torch.Tensor, # Source pieces, padded
+        target_BT:torch.Tensor, # Target pieces, padded
+        smoothing:float=0.,     # Label smoothing
+    ) -> torch.Tensor:          # Sum over all target pieces
         return translation_loss(model, source_BS, target_BT, smoothing)
 
-    def write(self, model, arrays, most): return greedy(model, arrays, self.prepared.target, most)
+    def write(self,
+        model:nn.Module, # Model in evaluation mode
+        arrays:Arrays,   # Pairs of which the sources are read
+        most:int,        # The first so many
+    ) -> list[str]:      # A translation each
+        return greedy(model, arrays, self.prepared.target, most)
 
-    def save_files(self, folder, model): _write_model(folder, model, self.prepared.folder, self.config)
+    def save_files(self,
+        folder:Path,     # Folder to write to
+        model:nn.Module, # Model to write
+    ):
+        _write_model(folder, model, self.prepared.folder, self.config)
 
 # %% ../../nbs/21_translate.training.ipynb #06c94837
 def precision(
