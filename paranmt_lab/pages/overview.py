@@ -7,11 +7,14 @@ __all__ = ['JOB', 'BY', 'FIELDS', 'DATES', 'STAGE', 'EMPTY', 'jobs', 'megabytes'
            'runs', 'stages', 'page']
 
 # %% ../../nbs/62_pages.overview.ipynb #852df655
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
+from ..charts.lineage import lineage_chart
 from ..charts.training import training_curve
 from ..corpus import Corpus, list_corpora
 from ..filters.scoring import score_columns
@@ -32,6 +35,7 @@ from paranmt_lab.pages.parts import (
     warn_of_problems,
 )
 from .work import show_job, show_unfinished
+from ..project.lineage import lineage, next_steps
 from ..selection import list_selections, read_selection
 from ..settings import Settings, settings
 from ..state import state_of
@@ -294,6 +298,40 @@ def _warn_of(table):
     st.warning(f"{text}{', '.join(f'**{escaped(name)}**' for name in names)}. The column *problem* says what to do.",
                icon=':material/warning:')
 
+@st.cache_data(ttl=30, max_entries=4, show_spinner='Following the lineage')
+def _project(workspace, stamp):
+    "Lineage, next steps, and megabytes of each folder."
+    s = settings()
+    graph = lineage(s)
+    sizes = {name: megabytes(s.workspace / name) for name in ('corpora', 'runs', 'models')}
+    return graph, next_steps(s, graph), sizes
+
+def _thing_clicked():
+    "Open the corpus or the run of the thing that was clicked."
+    chosen = st.session_state['lineage'].selection.get('thing') or [{}]
+    kind, _, name = str(chosen[0].get('key', '')).partition(':')
+    if kind in ('corpus', 'measures', 'selection'): st.session_state['corpus'] = re.split('[@/]', name)[0]
+    if kind in ('run', 'results'): st.session_state['run'] = name
+
+@page_part
+def _lineage(graph):
+    "The graph, which opens what is clicked."
+    if not graph.things: return
+    st.subheader('Lineage')
+    draw(lineage_chart(graph), key='lineage', on_select=_thing_clicked, selection_mode='thing')
+    st.caption('Each thing is to the right of what it was made of. A click opens a corpus or a run below.')
+
+@page_part
+def _next(steps):
+    "Steps that are missing, each with its command."
+    if not steps: return
+    st.subheader('Next steps')
+    for step in steps[:6]:
+        left, right = st.columns([2, 3], vertical_alignment='center')
+        left.markdown(escaped(step.why))
+        right.code(step.command, language='bash', wrap_lines=True)
+    if len(steps) > 6: st.caption(f'And {len(steps) - 6:,} more: `paranmt status` lists all.')
+
 @page_view
 def page():
     "The first page of the app."
@@ -304,10 +342,17 @@ def page():
     if not len(have) and not len(ran) and jobs(s).empty: nothing_yet(EMPTY, 'make demo')
     pairs = int(have.get('pairs', pd.Series(dtype=float)).sum())
     finished = int((ran.status == 'finished').sum()) if len(ran) else 0
-    tiles = {'Corpora': len(have), 'Pairs': pairs, 'Runs': len(ran), 'Finished runs': finished}
+    graph, steps, sizes = _project(str(s.workspace), _stamp(s))
+    tiles = {'Corpora': len(have), 'Pairs': pairs, 'Runs': len(ran), 'Finished runs': finished,
+             'Disk use (MB)': round(sum(sizes.values()))}
     for column, (label, number) in zip(st.columns(len(tiles)), tiles.items()):
         column.metric(label, f'{number:,}', border=True)
+    free = shutil.disk_usage(s.workspace).free / 1e9
+    parts = ', '.join(f'{name} {size:,.0f} MB' for name, size in sizes.items())
+    st.caption(f'On disk: {parts}; {free:,.0f} GB are free.')
     _warn_of(have)
+    _lineage(graph)
+    if graph.things: _next(steps)
     st.subheader('At work')
     _working(s)
     st.subheader('Corpora')
