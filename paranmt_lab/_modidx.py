@@ -4479,6 +4479,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.picked': ('pages.parts.html#picked', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.plain': ('pages.parts.html#plain', 'paranmt_lab/pages/parts.py'),
+                                         'paranmt_lab.pages.parts.purpose': ('pages.parts.html#purpose', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.save_rows': ('pages.parts.html#save_rows', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.show_errors': ( 'pages.parts.html#show_errors',
                                                                                   'paranmt_lab/pages/parts.py'),

@@ -57,7 +57,7 @@ def lineage_chart(
                          columns=['x', 'y', 'x2', 'y2'])
     deep, tall = max(table.column.max(), 1), max(table.row.max(), 1)
     x = lambda field: alt.X(f'{field}:Q', axis=None, scale=alt.Scale(domain=[-.15, deep + .75]))
-    y = lambda field: alt.Y(f'{field}:Q', axis=None, scale=alt.Scale(domain=[tall + .6, -.6]))
+    y = lambda field: alt.Y(f'{field}:Q', axis=None, scale=alt.Scale(domain=[tall + .5, -.5]))
     kinds = [kind for kind in KINDS if kind in set(table.kind)]
     colour = alt.Color('kind:N', scale=alt.Scale(domain=kinds, range=[KINDS[kind] for kind in kinds]),
                        legend=legend_above())
@@ -66,7 +66,7 @@ def lineage_chart(
     base = alt.Chart(table).encode(x=x('column'), y=y('row'), tooltip=['kind', 'name', 'facts'])
     click = alt.selection_point(name='thing', fields=['key'], on='click')
     dots = base.mark_circle(size=170, opacity=1, cursor='pointer').encode(color=colour).add_params(click)
-    text = dict(align='left', dx=10, cursor='pointer', limit=210)
-    names = base.mark_text(dy=-4, fontWeight='bold', fontSize=12, color='#808080', **text).encode(text='name')
-    facts = base.mark_text(dy=9, fontSize=10, color='#808080', **text).encode(text='facts')
-    return alt.layer(links, dots, names, facts).properties(height=60 + 46 * int(tall + 1))
+    text = dict(align='left', dx=-7, cursor='pointer', limit=190, color='#808080')
+    names = base.mark_text(dy=-15, fontWeight='bold', fontSize=12, **text).encode(text='name')
+    facts = base.mark_text(dy=15, fontSize=10, **text).encode(text='facts')
+    return alt.layer(links, dots, names, facts).properties(height=70 + 56 * int(tall + 1))
