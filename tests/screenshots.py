@@ -20,6 +20,10 @@ FOUR = {'overview': ('', {}), 'score-ranges': ('score-ranges', {}), 'filters': (
 EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
          'negatives', 'embedding-map', 'neighbours', 'results')
 
+# The overview tells where the workspace is; in a picture that would be the folder of whoever took it
+WITHOUT_PATHS = """() => { for (const part of document.querySelectorAll('strong'))
+  if (part.textContent.startsWith('/')) part.textContent = 'data'; }"""
+
 
 def picture(page, path, file, address, tall=True):
     "Draw a page and take its picture; an error on it ends the program."
@@ -29,6 +33,7 @@ def picture(page, path, file, address, tall=True):
         page.tab.set_viewport_size({'width': 1440, 'height': min(max(height, 900), 4000)})
         page.tab.wait_for_timeout(1500)
         page.settle()
+    page.tab.evaluate(WITHOUT_PATHS)
     page.tab.screenshot(path=file)
     page.tab.set_viewport_size({'width': 1440, 'height': 1000})
     if 'This view cannot be shown' in page.text(): sys.exit(f'{path or "overview"} shows an error: see {file}')
