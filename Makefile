@@ -7,7 +7,7 @@ APP ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup debian ray demo app lab docs check quick test soak
+.PHONY: help setup debian ray demo app lab docs check quick test soak screenshots
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -74,3 +74,7 @@ test: $(READY) debian ray ## nbdev_test, then pytest
 
 soak: $(READY) debian ## Long kills and loads
 	$(BIN)/pytest tests -m soak
+
+screenshots: $(READY) debian ## Four pictures of the app on the demonstration's data, into nbs/images/
+	$(BIN)/paranmt demo
+	$(BIN)/python tests/screenshots.py

@@ -8,6 +8,7 @@ from paranmt_lab.pages import (
     agreement,
     annotate,
     back_translation,
+    compare,
     embedding_map,
     filters,
     generate,
@@ -41,6 +42,7 @@ with show_errors():
         st.Page(negatives.page, title='Mega-batch negatives', icon=':material/contrast:', url_path='negatives'),
         st.Page(embedding_map.page, title='Embedding map', icon=':material/scatter_plot:', url_path='embedding-map'),
         st.Page(neighbours.page, title='Neighbours', icon=':material/join_inner:', url_path='neighbours'),
+        st.Page(compare.page, title='Compare', icon=':material/compare_arrows:', url_path='compare'),
         # the second for the address that the page had before
         st.Page(results.page, title='Results', icon=':material/leaderboard:', url_path='results'),
         st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),

@@ -306,7 +306,8 @@ COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'see
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
-            'results': {'systems', 'view'}, 'back-translation': {'corpus'}}
+            'compare': {'kind', 'run', 'other', 'pairs'}, 'results': {'systems', 'view'},
+            'back-translation': {'corpus'}}
 
 
 @pytest.mark.parametrize('path', COMPLETE)
@@ -945,6 +946,20 @@ def test_results(page, workspace):
     page.shot('results-pairs')
 
 
+def test_two_runs_are_compared(page, workspace):
+    "Settings that differ, differences of results as the files have them, and pairs that both encoders rank apart."
+    page.open('compare', run='trigram-m1', other='word-trigram-m20', pairs=500)
+    configs = [json.loads((workspace / 'runs' / name / 'config.json').read_text())
+               for name in ('trigram-m1', 'word-trigram-m20')]
+    assert set(page.saved('differing_save').setting) == {k for k in {**configs[0], **configs[1]}
+                                                         if configs[0].get(k) != configs[1].get(k)}
+    figures = page.saved('figures_rows_save')
+    np.testing.assert_allclose(figures['first'] - figures['second'], figures.difference, atol=1e-6)
+    gaps = page.saved('disagreements_save').gap.abs()
+    assert gaps.is_monotonic_decreasing and gaps[0] > 0
+    page.shot('compare')
+
+
 def test_hostile_text_is_inert(page, workspace):
     "Text of a corpus is shown and not obeyed, on every page that shows text."
     page.open('score-ranges', corpus='hostile')
@@ -1004,7 +1019,7 @@ def test_dark(browser, app):
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
-    for module in ('overview', 'back_translation', 'score_ranges',
+    for module in ('overview', 'back_translation', 'score_ranges', 'compare',
                    'training', 'negatives', 'embedding_map', 'neighbours', 'results', 'generate'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")

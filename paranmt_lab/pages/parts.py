@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'plain',
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'choose', 'measured_first', 'corpus_state', 'source_line', 'open_corpus',
-           'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of', 'save_rows', 'pair_table']
+           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
+           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of',
+           'save_rows', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -293,6 +294,17 @@ def page_view(
                 place.warning(f"This page does not know what the address says "
                               f"about {', '.join(map(escaped, unknown))}.", icon=':material/link_off:')
     return framed
+
+# %% ../../nbs/62_pages.parts.ipynb #f069ab3b
+def purpose(
+    sentence:str, # Purpose of the page, in one sentence
+    how:str='',   # How to read it, as Markdown; empty: nothing to explain
+):
+    "The sentence under a page's title, and a guide that opens on demand."
+    left, right = st.columns([5, 1.4], vertical_alignment='center')
+    left.markdown(sentence)
+    if not how: return
+    with right.popover('How to read this', icon=':material/help:', width='stretch'): st.markdown(how.strip())
 
 # %% ../../nbs/62_pages.parts.ipynb #36871b77
 def choose(

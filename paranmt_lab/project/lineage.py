@@ -76,8 +76,7 @@ def _of_lexicons(s):
     "Lexicons, which lie among the models."
     for path in sorted(s.models.glob('*/lexicon.json')):
         facts = read_json(path)
-        corpus = facts.get('corpus')
-        corpus = corpus.get('name') if isinstance(corpus, dict) else corpus
+        corpus = (facts.get('request') or {}).get('corpus')
         yield _thing('lexicon', path.parent.name), [f'corpus:{corpus}'] if corpus else []
 
 def _of_campaigns(s):
