@@ -70,7 +70,7 @@ def figures_beside(
 
 # %% ../../nbs/62_pages.compare.ipynb #284665fe
 def disagreements(
-    pairs:pd.DataFrame,        # A row a pair
+    pairs:pd.DataFrame,        # A row for each pair
     first:Sequence[float],     # Scores by one encoder
     second:Sequence[float],    # Scores by another
     n:int=50,                  # Most pairs
