@@ -7,7 +7,7 @@ APP ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup debian ray demo app lab check quick test soak
+.PHONY: help setup debian ray demo app lab docs check quick test soak screenshots
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -30,12 +30,24 @@ app: $(READY) ## The app on http://localhost:8501
 	$(BIN)/paranmt app
 
 # JupyterLab hides the stored pictures of notebooks that it does not trust, so those of the repository are signed first (a second or two).
-OURS = $(wildcard $(or $(shell git ls-files 'nbs/*.ipynb' 2>/dev/null),nbs/*.ipynb nbs/papers/*.ipynb))
-lab: $(READY) ## JupyterLab on the notebooks, which it then trusts
+OURS = $(wildcard $(or $(shell git ls-files 'nbs/*.ipynb' 2>/dev/null),nbs/*.ipynb nbs/*/*.ipynb))
+lab: $(READY) ## JupyterLab on the first tutorial; START lists all notebooks
 	-@$(BIN)/jupyter trust $(OURS) >/dev/null
-	$(BIN)/jupyter lab nbs --LabApp.default_url=/lab/tree/START.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
+	$(BIN)/jupyter lab nbs --LabApp.default_url=/lab/tree/tutorials/1_explore.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
-check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, every import runs downward
+# The site needs no package of the library: it shows stored outputs, and reads signatures from the text of the modules.
+SITE := build/site-venv
+$(SITE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/pip install --quiet -c constraints.txt $$($(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	@touch $@
+
+docs: $(SITE)/.ready ## The documentation site in build/site, with every notebook as stored; a broken link is an error
+	$(SITE)/bin/python docs/stage.py build/docs
+	cd build && site-venv/bin/sphinx-build -q -W --keep-going -c ../docs -d doctrees docs site
+	@echo "open build/site/index.html"
+
+check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
 	@$(BIN)/python tests/gate.py check
 
 quick: $(READY) ## The gate, then tests of what was changed; a minute at most
@@ -62,3 +74,7 @@ test: $(READY) debian ray ## nbdev_test, then pytest
 
 soak: $(READY) debian ## Long kills and loads
 	$(BIN)/pytest tests -m soak
+
+screenshots: $(READY) debian ## Four pictures of the app on the demonstration's data, into nbs/images/
+	$(BIN)/paranmt demo
+	$(BIN)/python tests/screenshots.py

@@ -4,7 +4,7 @@ The names one starts with can be imported from here; each is loaded when it is f
 """
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     'Corpus': 'corpus', 'list_corpora': 'corpus',

@@ -25,10 +25,10 @@ def lexicon_build(
     corpus:str, # Corpus with references and translations
     name:str, # Name of the lexicon, which opens as lexicon:NAME
     *,
-    score:str='paraphrase_score', # Measure that a pair must have, perhaps with its model after an @; '' asks for none
-    least_score:float=.35, # Least score of a pair that counts
-    max_tokens:int=30, # Most tokens of a side
-    least:int=2, # Pairs of words that meet less often are left out
+    score:str='paraphrase_score', # Measure by which pairs are chosen, optionally with its model after an @; '': none
+    least_score:float=.35, # Smallest score of a pair that is counted
+    max_tokens:int=30, # Largest number of tokens of a side
+    least:int=2, # Smallest number of pairs in which two words meet
     workers:int=1, # Processes; each needs about 1 GB of memory
     force:bool=False, # Replace another lexicon of that name
 ):
@@ -46,10 +46,10 @@ def lexicon_build(
 
 # %% ../nbs/70_cli_lexicon.ipynb #9fe87426
 def lexicon_at_hand(
-    name:str,    # Name of a lexicon; empty: the only one there is
+    name:str,    # Name of a lexicon; empty: the only one
     s:Settings,  # Settings
 ) -> 'Lexicon':  # The lexicon
-    "Open the lexicon that is meant."
+    "Open the named lexicon, or the only one."
     from paranmt_lab.models import models_at_hand, open_model
     there = [n for n in models_at_hand(s, 'Lexicon') if (s.models / n.partition(':')[2] / 'words.parquet').is_file()]
     if not name and len(there) != 1:
@@ -64,11 +64,11 @@ def lexicon_at_hand(
 def lexicon_look(
     words:list[str], # One or more words
     *,
-    lexicon:str='', # Name of the lexicon; by default the only one there is
+    lexicon:str='', # Name of the lexicon; default: the only one
     by:str='adjusted', # Order: adjusted (PMI across the sides minus PMI within a side) or cross (PMI across the sides)
-    least:int=10, # Show paraphrases that meet the word so often
-    n:int=20, # Paraphrases of a word at most
-    output:Path=None, # File for all of them (.csv); a file of that name is replaced
+    least:int=10, # Smallest number of pairs in which a paraphrase meets the word
+    n:int=20, # Largest number of paraphrases of a word
+    output:Path=None, # CSV file for all of them; an existing file is replaced
 ):
     "Show the paraphrases of words."
     import pandas as pd
@@ -80,7 +80,7 @@ def lexicon_look(
     found = {word: paraphrases(opened, word, n, by, least) for word in words}
     for word, table in found.items():
         if len(table): show_table(table, f'{word}: paraphrases by {SCORES[by]}', digits=2)
-        else: show_note(f'{word}: nothing meets it {least} times; a lower --least shows more.')
+        else: show_note(f'{word}: no word meets it {least} times; a lower --least shows more.')
     if output:
         with atomic(output) as part:
             pd.concat(found, names=['of']).reset_index('of').to_csv(part, index=False)
@@ -94,7 +94,7 @@ def lexicon_import_ppdb(
     *,
     force:bool=False, # Replace a model of that name
 ):
-    "Make a lexicon of a file of the Paraphrase Database."
+    "Make a lexicon from a file of the Paraphrase Database."
     from paranmt_lab.lexicon.ppdb import import_ppdb
     facts = import_ppdb(file, name, settings(), force)
     show_note(f"lexicon:{name} has {facts['counts']['pairs']:,} pairs of words.")

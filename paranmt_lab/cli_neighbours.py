@@ -30,27 +30,27 @@ def _show_distribution(found:'Neighbours', encoder):
     show_table(rows, f'Cosines with {found.compared:,} sentences, {encoder}', digits=5)
 
 def _prepared(corpus, encoder, column, index):
-    "Vectors of a corpus, and an index where one is wanted; stops the command if the work was stopped."
+    "Vectors of a corpus, and an index on request; ends the command after a stop."
     from paranmt_lab.neighbours.index import EXACT, build_index
     from paranmt_lab.neighbours.vectors import build_vectors
     vectors = build_vectors(corpus, encoder, column)
     if vectors is None or (index and build_index(vectors) is None): raise typer.Exit(1)
     if len(vectors) > EXACT and not index:
-        show_note(f'{len(vectors):,} sentences: where a search takes long, --index makes an index of them.')
+        show_note(f'{len(vectors):,} sentences: if the search is slow, --index makes an index of them.')
     return vectors
 
 # %% ../nbs/70_cli_neighbours.ipynb #c06d34e0
 @command(neighbours_app, 'neighbours', example='paranmt neighbours pairs "The tram is late." --encoder word')
 def neighbours_(
     corpus:str, # Corpus whose sentences are searched
-    sentence:str='', # Sentence whose neighbours are wanted; none: the vectors are made and kept
+    sentence:str='', # Sentence whose neighbours are shown; without one the command only computes the vectors
     *,
     encoder:list[str]=['paraphrase-scorer'], # Encoder: a run, a model, or a published one (st:NAME); may be repeated
     column:str='reference', # Sentences to search: reference, translation or source
     top:int=10, # Neighbours to show
     index:bool=False, # Make an index, for corpora of more than a million sentences (extra `neighbours`)
 ):
-    "The sentences of a corpus that an encoder finds nearest to one, and how similar it finds all others."
+    "Show the nearest sentences of a corpus to a given one, and the distribution of all cosines."
     from paranmt_lab.neighbours.index import find_neighbours
     if top < 1: raise typer.BadParameter(f'{top} neighbours; expected at least 1', param_hint='--top')
     s = settings()

@@ -28,8 +28,8 @@ def _cell(row, factor, digits):
 
 def side_rows(
     report, # Rows of a report about one side
-) -> list[dict]: # A row a domain, texts
-    "A side's table: a row a domain, a column a statistic."
+) -> list[dict]: # A row for each domain, as texts
+    "A side's table: a row for each domain, a column for each statistic."
     rows = []
     for domain, part in report.groupby('domain', sort=False):
         found = {row.metric: row for row in part.itertuples()}
@@ -40,7 +40,7 @@ def side_rows(
 
 # %% ../nbs/70_cli_statistics.ipynb #72f33387
 def _counts(name, sides, s):
-    "The source of counts; None where none is wanted."
+    "The source of counts; None for `none`."
     from paranmt_lab.statistics.idf import open_counts
     if name == 'none': return None
     if name == 'wordfreq' and 'source' in sides:
@@ -53,14 +53,14 @@ def _counts(name, sides, s):
 def statistics_(
     corpus:str, # Corpus
     *,
-    side:list[str]=[], # reference, translation or source; may be repeated; references and translations if none given
-    counts:str='wordfreq', # Where words are counted for the IDF: wordfreq, wordfreq:cs, corpus:NAME, ranks:PATH, none
-    parser:str='', # Parser for the entropy of the parses' top two levels, such as link:en; nothing: no parses
+    side:list[str]=[], # reference, translation or source; may be repeated; default: reference and translation
+    counts:str='wordfreq', # Source of word counts for the IDF: wordfreq, wordfreq:cs, corpus:NAME, ranks:PATH, none
+    parser:str='', # Parser for the entropy of the parses' top two levels, such as link:en; default: no parses
     n:int=100_000, # Most sentences of a domain
     parsed:int=1_000, # Most sentences of a domain and side that are parsed
-    resamples:int=200, # Draws of the bootstrap for the intervals
-    seed:int=0, # Seed of samples and draws
-    output:Path=None, # File to write: .csv, .json or .parquet; a file of that name is replaced
+    resamples:int=200, # Bootstrap samples for the intervals
+    seed:int=0, # Random seed of samples and bootstrap
+    output:Path=None, # File to write: .csv, .json or .parquet; an existing file is replaced
 ):
     "Length, IDF, entropies, repetition and parses of each side of a corpus, by domain, with intervals of 95 %."
     from paranmt_lab.jobs.progress import Progress
@@ -77,7 +77,8 @@ def statistics_(
         stopped = progress.stopping
     for name, part in report.groupby('side', sort=False): show_table(side_rows(part), _title(name, corpus, part))
     if stopped:
-        show_note(f"Stopped: the domains above are whole, and {output or 'nothing'} was not written.", 'yellow')
+        unwritten = f'; {output} was not written' if output else ''
+        show_note(f'Stopped: the domains above are complete{unwritten}.', 'yellow')
         raise typer.Exit(130)
     if output: write_report(report, output)
     if output: show_note(f'{len(report):,} figures of {corpus} are in {output}.')

@@ -18,20 +18,20 @@ table_app = command_group()
 _ENDINGS = {'.md': 'markdown', '.tex': 'latex', '.csv': 'csv'}
 
 def _list_tables():
-    "Print the tables there are."
+    "Print the list of tables."
     from paranmt_lab.evaluation.tables import table_list
     show_table(table_list(), 'Tables of the papers, with the number of our figures and of theirs; 0 is none yet')
 
 # %% ../nbs/70_cli_table.ipynb #044425f0
 @command(table_app, 'table', example='paranmt table paranmt.1 --format markdown')
 def table_(
-    table:str='', # Key of a table, such as backtranslation.9; none: the tables are listed
+    table:str='', # Key of a table, such as backtranslation.9; without one the command lists the tables
     *,
-    format:str='', # text, markdown, latex or csv; by default as the name of the file ends, otherwise text
-    output:Path=None, # File to write; a file of that name is replaced
+    format:str='', # text, markdown, latex or csv; default: by the file's extension, else text
+    output:Path=None, # File to write; an existing file is replaced
 ):
-    "A table of the papers with our figures: ours, paper, difference."
-    from paranmt_lab.evaluation.tables import FORMATS, formatted_table, joined_table, readable_table
+    "Show a table of the papers with our figures: ours, paper, difference."
+    from paranmt_lab.evaluation.tables import FORMATS, absent_reasons, formatted_table, joined_table, readable_table
     form = format or _ENDINGS.get(output.suffix if output else '', 'text')
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
@@ -40,5 +40,7 @@ def table_(
     if output:
         with atomic(output) as part: part.write_text(formatted_table(joined, form), encoding='utf-8')
         show_note(f'{len(joined):,} figures of {table} are in {output}.')
-    elif form == 'text': show_table(readable_table(joined), f'{table}: ours, 95 % interval | paper | difference')
+    elif form == 'text':
+        show_table(readable_table(joined), f'{table}: ours, 95 % interval | paper | difference')
+        for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
     else: typer.echo(formatted_table(joined, form), nl=False)

@@ -19,17 +19,20 @@ def translate_run(
     bitext:str, # Corpus with sources and references
     name:str, # Corpus of pairs to make, or to resume
     *,
-    # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR
+    # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR;
+    # generator:NAME
     engine:str='ct2:marian-cs-en-tiny',
-    part_size:int=10_000, # Distinct sources translated between two writes
-    engine_workers:int=0, # Processes that translate; 0: one for each core, or one for a GPU
-    cluster:str='', # ray: spread over the nodes of a Ray cluster (RAY_ADDRESS); nothing: this machine
+    source:str='source', # Column that is read: source, or reference for a generator of paraphrases
+    part_size:int=10_000, # Distinct sources of a part, after which the result is written
+    engine_workers:int=0, # Worker processes; 0: one for each core, or one for a GPU
+    cluster:str='', # ray: use the nodes of a Ray cluster (RAY_ADDRESS); default: this machine
     **options, # Fields of `Decoding`
 ):
     "Back-translate a bitext into English-English pairs; if it is killed or stopped, the same command resumes it."
     from paranmt_lab.translate.driver import translate_corpus, workers_of
     s = workers_of(settings(), engine_workers)
-    pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, Decoding(**options), part_size, cluster)
+    decoding = Decoding(**options)
+    pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, decoding, part_size, source, cluster)
     facts = pairs.manifest('translate')
     if 'finished' not in facts: raise SystemExit(130)
     show_table([{k: facts[k] for k in ('sentences', 'sources', 'pairs', 'seconds', 'rate')}], f'Corpus {name}')
@@ -38,15 +41,15 @@ def translate_run(
 @command(translate_app, 'shortlist', example='paranmt translate shortlist cs-en listed --without talk')
 def translate_shortlist(
     bitext:str, # Corpus with sources and references
-    name:str, # Name of the model to make: another one's weights, with lists of what each source piece may become
+    name:str, # Name of the new model: the weights of an existing one, with candidates for each source piece
     *,
-    engine:str='ct2:marian-cs-en-tiny', # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub: the other one
-    each:int=200, # Candidates of a source piece; fewer are faster, more lose less
-    most:int=200_000, # Pairs to learn from at most
-    without:list[str]=[], # Domain to leave out, since translations of it are to be measured; several times for several
-    force:bool=False, # Replace a model of that name that was made so
+    engine:str='ct2:marian-cs-en-tiny', # Existing model: ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub
+    each:int=200, # Candidates of a source piece; fewer are faster, more preserve quality
+    most:int=200_000, # Largest number of pairs to learn from
+    without:list[str]=[], # Domain to leave out, for a later evaluation on it; may be repeated
+    force:bool=False, # Replace a model of that name made by this command
 ):
-    "Learn from a bitext which target pieces a model has to look at; name the result as an engine, ct2:NAME."
+    "Learn a shortlist of target pieces from a bitext; the result is used as the engine ct2:NAME."
     from paranmt_lab.translate.shortlist import check_shortlist, learn_candidates, make_shortlist
     from paranmt_lab.translate.sources import compare_languages
     s = settings()

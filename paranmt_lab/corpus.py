@@ -730,7 +730,7 @@ def _asking(con, sql):
 @patch
 def query(self:Corpus,
     sql:str,               # A query over `pairs` and `numbers`
-    params:list|dict=None, # Values of its `?` or `$name`
+    params:list|dict|None=None, # Values of its `?` or `$name`
 ) -> pd.DataFrame:         # The answer
     "Ask anything."
     con = self.connect()
@@ -749,7 +749,7 @@ def _table_for(self:Corpus, con, tail, params):
 def frame(self:Corpus,
     columns:list[str]|None=None, # Pair columns and measures; None gives all
     where:str|None=None,         # SQL condition, with `?` or `$name` for values
-    params:list|dict=None,       # The values
+    params:list|dict|None=None,       # The values
     order:str|None=None,         # SQL order, such as `trigram_overlap DESC`; None is the order of ids
     limit:int|None=None,         # Most rows
 ) -> pd.DataFrame:               # The rows
@@ -806,7 +806,7 @@ def count(self:Corpus,
     low:float|None=None,   # Values above this
     high:float|None=None,  # and at most this
     where:str|None=None,   # Further SQL condition
-    params:list|dict=None, # Its values
+    params:list|dict|None=None, # Its values
 ) -> int:                  # Pairs
     "How many pairs have a value in (low, high]."
     con, tail = self.connect(), self._condition(measure, low, high, where)
@@ -842,7 +842,7 @@ def histogram(self:Corpus,
     bins:int=20,                        # Bins of equal width
     range:tuple[float, float]|None=None, # Lowest and highest edge; None takes the values' own, of all pairs
     where:str|None=None,                # SQL condition on the pairs to count
-    params:list|dict=None,              # Its values
+    params:list|dict|None=None,              # Its values
 ) -> pd.DataFrame:                      # low, high, pairs; `attrs`: pairs, below, above, no_value
     "Pairs in each of some equal ranges."
     exact = self._edges(measure, bins, range)
@@ -899,7 +899,7 @@ def sample_ids(self:Corpus,
     high:float|None=None,  # and at most this
     seed:int=0,            # Seed
     where:str|None=None,   # Further SQL condition
-    params:list|dict=None, # Its values
+    params:list|dict|None=None, # Its values
 ) -> np.ndarray:           # int64[n] ids, fewer only where there are fewer; in random order
     "Ids of an exact seeded sample."
     con, tail = self.connect(), self._condition(measure, low, high, where)
@@ -917,10 +917,31 @@ def sample(self:Corpus,
     seed:int=0,                  # Seed
     columns:list[str]|None=None, # Pair columns and measures; None gives all
     where:str|None=None,         # Further SQL condition
-    params:list|dict=None,       # Its values
+    params:list|dict|None=None,       # Its values
 ) -> pd.DataFrame:               # The sample, in random order
     "An exact seeded sample of the pairs in (low, high]."
     return self.pairs_by_id(self.sample_ids(n, measure, low, high, seed, where, params), columns)
+
+# %% ../nbs/02_corpus.ipynb #accf55a5
+@patch
+def ordered(self:Corpus,
+    measure:str,                 # Measure or numeric column that restricts and orders
+    low:float|None=None,         # Values above this
+    high:float|None=None,        # and at most this
+    n:int=100,                   # Most pairs
+    skip:int=0,                  # Pairs that come before
+    highest:bool=False,          # The highest first; else the lowest. Equal ones are in the order of their ids
+    columns:list[str]|None=None, # Pair columns and measures; None gives all
+    where:str|None=None,         # Further SQL condition
+    params:list|dict=None,       # Its values
+) -> pd.DataFrame:               # At most n pairs
+    "The pairs in (low, high] by their values."
+    con, tail = self.connect(), self._condition(measure, low, high, where or 'true')
+    table, by = self._table_for(con, tail, params), quoted(self.numeric(measure))
+    known = f'{tail} AND {by} IS NOT NULL ORDER BY {by} {"DESC" if highest else "ASC"}, pair_id'
+    with self.answering():
+        found = con.sql(f'SELECT pair_id FROM {table}{known} LIMIT {int(n)} OFFSET {int(skip)}', params=params)
+        return self.pairs_by_id(found.to_arrow_table()['pair_id'].to_numpy(), columns)
 
 # %% ../nbs/02_corpus.ipynb #7be10856
 MAKERS = ('import', 'translate', 'derive') # Stages that make the pairs of a corpus; each corpus has one of them

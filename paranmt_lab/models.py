@@ -142,6 +142,8 @@ KINDS = {
                 marks=('model.bin', 'source.spm'), **_ENGINE),
     'hf': Kind(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en', **_ENGINE),
     'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE),
+    'generator': Kind(('Translator', 'GeneratorEngine'), 'generation.engine:open_generator',
+                      example='generator:canonicaliser', marks=('generator.json',), **_ENGINE),
     'link': Kind(('Parser', 'LinkParser'), 'parsing.link:open_link', serves='parser', example='link:en'),
     'stanza': Kind(('Parser', 'StanzaParser'), 'parsing.stanza:open_stanza', serves='parser', example='stanza:en',
                    extra='parsing'),

@@ -27,7 +27,7 @@ def differences(
     reference:str,   # One text
     translation:str, # Another
 ) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]: # Of each text (piece, whether it is missing in the other)
-    "Two texts, cut into common pieces and others."
+    "Two texts, divided into common pieces and others."
     texts = reference, translation
     words = [re.findall(r'\w+|\s+|[^\w\s]', text) for text in texts]
     if max(map(len, words)) > 2 * LONG: return tuple([(text, False)] for text in texts)
@@ -63,7 +63,7 @@ def carry_out(
     campaign:str,   # Name of the campaign
     annotator:str,  # Who is signed in
     message:dict,   # Of the card: act, token, and by act item, strength, fluency, reason, text
-) -> Answer:        # What became of it
+) -> Answer:        # Its outcome
     "Carry out a message of the card."
     act, token = _field(message, 'act', str), _field(message, 'token', str, 100)
     if act not in ACTS:
@@ -118,7 +118,7 @@ def _texts(pair):
 def card_data(
     desk:Desk,  # A rater's place
 ) -> dict:      # What the card shows, as JSON can hold it
-    "The pair in hand, the progress, and the outcome of the last message."
+    "The current pair, the progress, and the outcome of the last message."
     now = next_item(desk.log, desk.campaign, desk.annotator)
     standing = _standing(progress(desk.log, desk.campaign, desk.annotator))
     data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, reasons=list(REASONS), standing=standing)
@@ -151,13 +151,13 @@ class Chair(Desk):
 def dispute_data(
     chair:Chair, # A place to decide
 ) -> dict:       # What the card shows, as JSON can hold it
-    "The pair in dispute that is in hand, without any marks."
+    "The current pair in dispute, without any marks."
     waiting = in_dispute(chair.log, chair.campaign, but=chair.annotator)['item']
     decided = len(adjudicated(chair.log, chair.campaign))
     standing = dict(done=decided, left=len(waiting), pace=None, time_left=None)
     data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, standing=standing)
     data['can'] = ['rate', 'skip']
     left = [int(item) for item in waiting if item not in chair.passed]
-    if not left: return data | dict(empty=dict(message='Nothing is left for you to decide.'))
+    if not left: return data | dict(empty=dict(message='No disputes are left for you to decide.'))
     pair = _texts(item_texts(chair.log, chair.campaign, left[0]))
     return data | pair | dict(item=left[0], training=False, comment='')

@@ -11,6 +11,7 @@ import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 
@@ -19,6 +20,8 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.evaluation.results import record_results
 from paranmt_lab.evaluation.tasks import BASELINES, evaluate
 from paranmt_lab.filters.scoring import score
+from paranmt_lab.generation.config import GeneratorConfig
+from paranmt_lab.generation.training import ship_generator, train_generator
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.lexicon.building import build_lexicon
@@ -90,11 +93,22 @@ def build(folder: Path) -> Settings:
           s, show=False)
     evaluated('token-overlap', s)
     build_lexicon(corpus, 'words', s, Conditions(score=''), show=False)
+    make_generator(s)
     hostile = Corpus.create('hostile', s)
     hostile.write_pairs(
         0, pd.DataFrame({'reference': HOSTILE, 'translation': HOSTILE[::-1], 'corpus': ['<b>web</b>'] * len(HOSTILE)}))
     score(hostile, models={'encoder:trigram-m1': first.folder / 'encoder'}, show=False)
     return s
+
+
+def make_generator(s):
+    "A generator of a few training steps; its run lies elsewhere, so that it is in no list of runs."
+    pairs = pd.read_csv(s.sample / 'graded.tsv', sep='\t', quoting=3).query('score >= 4')
+    pairs = pairs.set_axis(['reference', 'translation', 'score'], axis=1).assign(corpus='talk')
+    config = GeneratorConfig('tiny', pieces=300, dim=16, hidden=16, steps=4, evaluate_every=0, development=0)
+    with TemporaryDirectory() as elsewhere:
+        run = train_generator(config, pairs, replace(s, workspace=Path(elsewhere), device='cpu'), show=False)
+        ship_generator(run, s, 'by hand')
 
 
 def free_port() -> int:

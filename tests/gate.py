@@ -19,6 +19,7 @@ MINUTE = 60  # seconds that `quick` may take
 RENEWALS = {
     'list of notebooks on the first page': [sys.executable, 'tests/test_notebooks.py'],
     'layers in pyproject.toml': [sys.executable, 'tests/test_architecture.py'],
+    'slim pictures': [sys.executable, 'tests/pictures.py'],
     'clean notebooks': [BIN / 'nbdev_clean'],
     'library as the notebooks export it': [BIN / 'nbdev_export'],
 }
@@ -30,6 +31,9 @@ def generated():
     return {str(f.relative_to(ROOT)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
+GRACE = 10  # Seconds that a command has to end in when it is stopped
+
+
 def run(title, command, seconds=None):
     "Run a command on this checkout; print its name and time, and its output where it fails. None: its time was over."
     start = time.perf_counter()
@@ -39,7 +43,10 @@ def run(title, command, seconds=None):
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)  # a test stops the servers that it started
-        process.communicate()
+        try: process.communicate(timeout=GRACE)
+        except subprocess.TimeoutExpired:  # a process of a background job may ignore the signal
+            process.kill()
+            process.communicate()
         return None
     print(f'{time.perf_counter() - start:5.1f} s  {title}', flush=True)
     if process.returncode: print(output)
@@ -59,6 +66,8 @@ def check():
         remedies.append('mend what ruff names; it sorts imports itself: .venv/bin/ruff check --fix --select I .')
     if not run('wording and spelling', [sys.executable, 'tests/wording.py']):
         remedies.append('rewrite the places named above; docs/style.md has examples')
+    if not run('types', [BIN / 'mypy']):
+        remedies.append('mend what mypy names; pyproject.toml lists the modules that it does not look at')
     if not run('imports run downward', [BIN / 'lint-imports']):
         remedies.append('move what is imported to a lower floor, or the notebook that needs it to a higher one')
     return remedies

@@ -455,7 +455,7 @@ def visit(rater, view, **address):
     "A view of the page of agreement, drawn to its end."
     from urllib.parse import urlencode
     rater.tab.goto(f'{rater.address}/agreement?{urlencode(dict(campaign="judged", view=view) | address)}')
-    rater.tab.wait_for_selector('text=Take the answers away')
+    rater.tab.wait_for_selector('text=Download the answers')
     rater.tab.wait_for_function("document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'")
     assert not rater.tab.query_selector('[data-testid=stException]')
     return rater

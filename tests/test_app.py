@@ -182,7 +182,7 @@ def test_overview(page, workspace):
                 == ask(workspace, 'SELECT count(*) AS n FROM {pairs}').n[0])
         assert 'How talk-reworded was made' in page.text() and 'How word-trigram-m20 was trained' in page.text()
         page.shot('overview')
-    page.tab.wait_for_selector('text=Nothing is at work now.')
+    page.tab.wait_for_selector('text=No job is running now.')
     page.open('overview', corpus='talk-reworded')  # its name is an address, too
     assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
@@ -273,12 +273,41 @@ def test_stroke_over_the_histogram(page, workspace):
     page.shot('score-ranges-stroke')
 
 
-COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed'},
+def test_the_reading_list_is_read_by_keys(page, workspace):
+    "Both sides in full, differences marked; arrows go on, Enter opens a source's hypotheses, words search."
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', order='lowest first', rows=20, page=3)
+    lowest = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs} POSITIONAL JOIN {m:trigram_overlap} '
+                 'WHERE trigram_overlap IS NOT NULL ORDER BY trigram_overlap, pair_id LIMIT 20 OFFSET 40')
+    articles = page.tab.locator('.st-key-reading article')
+    assert articles.count() == 20
+    for side in ('reference', 'translation'): assert lowest[side][0] in articles.first.text_content()
+    assert articles.locator('mark').count() and articles.first.text_content().startswith('41')
+    articles.first.focus()
+    page.tab.keyboard.press('ArrowDown')
+    page.tab.keyboard.press('Enter')
+    page.tab.locator('.st-key-open_pair').wait_for()
+    page.settle()
+    assert page.address_bar()['pair'] == [str(lowest.pair_id[1])]
+    own = ask(workspace, 'SELECT pair_id FROM {pairs} WHERE segment = (SELECT segment FROM {pairs} WHERE pair_id = ?) '
+              'ORDER BY "rank"', int(lowest.pair_id[1]))
+    assert page.saved('same_source_save').pair_id.tolist() == own.pair_id.tolist()
+    page.tab.locator('.st-key-pin_it button').click()
+    page.tab.get_by_text('1 pinned pairs').wait_for()
+    page.shot('score-ranges-reading')
+    page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', words='would', rows=1000)
+    page.tab.wait_for_function("() => !document.body.innerText.includes('of the corpus searched')")
+    found = ask(workspace, "SELECT pair_id FROM {pairs} WHERE contains(lower(reference), 'would') "
+                "OR contains(lower(translation), 'would')")
+    assert page.settle().saved('pairs_save').pair_id.tolist() == found.pair_id.tolist()
+
+
+COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed', 'view'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
-            'results': {'systems', 'view'}, 'back-translation': {'corpus'}}
+            'compare': {'kind', 'run', 'other', 'pairs'}, 'results': {'systems', 'view'},
+            'back-translation': {'corpus'}}
 
 
 @pytest.mark.parametrize('path', COMPLETE)
@@ -342,6 +371,7 @@ def test_filters_become_a_selection_and_a_campaign(page, workspace):
     "What the sliders keep is saved, and drawn for people: kept pairs, or both sides of a threshold."
     page.open('filters', corpus='talk-reworded', filter=['trigram_overlap:0.1:', 'reference_length:5:'])
     kept = kept_by(workspace, trigram_overlap=(0.1, 9), reference_length=(5, 999))
+    page.tab.get_by_text('Send to a campaign').wait_for()
     save, send = page.tab.get_by_test_id('stForm').all()
     save.get_by_label('Name').fill('middle')
     save.get_by_role('button', name='Save').click()
@@ -467,7 +497,11 @@ HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
         'selection-list': lambda f: (f / 'selections/strong.json').write_text('[1, 2]')}
 
 
-@pytest.mark.parametrize('harm', HARM)
+def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize('harm', ['torn-shard', 'text-measure', 'selection-list', soak('torn-measure'),
+                                  soak('other-columns'), soak('manifest-list')])
 def test_a_damaged_file_spoils_one_view(page, workspace, harm):
     "Pages that use a damaged corpus say so in plain words; the list of corpora and the other corpora stay."
     folder = broken_corpus(workspace, harm, HARM[harm])
@@ -626,7 +660,7 @@ def test_flag_key_of_negatives(page, workspace):
     for flagged in (True, False, True):
         page.tab.locator('h1').click()
         page.tab.keyboard.press('f')
-        page.tab.wait_for_selector('text=Take the flag back' if flagged else 'text=Flag as a false negative')
+        page.tab.wait_for_selector('text=Withdraw the flag' if flagged else 'text=Flag as a false negative')
         page.settle()
         annotator, kind, said = events(workspace)[-1]
         assert (annotator, kind) == ('ada', 'false negative')
@@ -772,7 +806,7 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
             if i == 0:
                 page.tab.locator('h1').click()
                 page.tab.keyboard.press('f')
-                page.tab.wait_for_selector('text=Take the flag back')
+                page.tab.wait_for_selector('text=Withdraw the flag')
                 page.settle().shot('hostile-negatives')
                 assert events(workspace)[-1][2]['sentence'] == text
         assert page.tab.evaluate('window.hacked') is None
@@ -858,6 +892,32 @@ def test_neighbours(page, workspace):
                                        '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
 
 
+def test_generate(page, workspace):
+    "Paraphrases on the page are those of the engine; what is no sentence of the model gets an answer, and is inert."
+    from dataclasses import replace
+
+    from paranmt_lab.models import open_model
+    from paranmt_lab.settings import settings
+    from paranmt_lab.translate.protocol import Decoding
+    chosen = dict(model='generator:tiny', beam=4, paraphrases=3)
+    page.open('generate', **chosen, sentence='It is raining.')
+    page.tab.wait_for_selector('.st-key-paraphrases_box canvas', state='attached')
+    engine = open_model('generator:tiny', replace(settings(), workspace=workspace, device='cpu'))
+    [found] = engine.translate(['It is raining.'], Decoding(4, 3))
+    shown = page.settle().saved('paraphrases_save')
+    assert shown.paraphrase.tolist() == [h.text for h in found]
+    np.testing.assert_allclose(shown.score, [h.score for h in found], atol=1e-4)
+    page.shot('generate')
+    for sentence, answer in ((' ', 'Type an English sentence'), ('word ' * 500, '500 words'),
+                             ('Трамвай сегодня опаздывает.', 'does not look like English')):
+        page.open('generate', **chosen, sentence=sentence)
+        page.settle()
+        assert answer in page.text()
+    page.open('generate', **chosen, sentence='<img src=x onerror="window.hacked = 1"> **late**')
+    page.settle()
+    assert page.tab.evaluate('window.hacked') is None
+
+
 def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
@@ -886,18 +946,30 @@ def test_results(page, workspace):
     page.shot('results-pairs')
 
 
+def test_two_runs_are_compared(page, workspace):
+    "Settings that differ, differences of results as the files have them, and pairs that both encoders rank apart."
+    page.open('compare', run='trigram-m1', other='word-trigram-m20', pairs=500)
+    configs = [json.loads((workspace / 'runs' / name / 'config.json').read_text())
+               for name in ('trigram-m1', 'word-trigram-m20')]
+    assert set(page.saved('differing_save').setting) == {k for k in {**configs[0], **configs[1]}
+                                                         if configs[0].get(k) != configs[1].get(k)}
+    figures = page.saved('figures_rows_save')
+    np.testing.assert_allclose(figures['first'] - figures['second'], figures.difference, atol=1e-6)
+    gaps = page.saved('disagreements_save').gap.abs()
+    assert gaps.is_monotonic_decreasing and gaps[0] > 0
+    page.shot('compare')
+
+
 def test_hostile_text_is_inert(page, workspace):
     "Text of a corpus is shown and not obeyed, on every page that shows text."
     page.open('score-ranges', corpus='hostile')
+    assert page.tab.locator('.st-key-reading article').count() == 8
+    page.shot('hostile-reading')
+    page.open('score-ranges', corpus='hostile', view='table')
     saved = page.saved('pairs_save')
     stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}', corpus='hostile').set_index('pair_id')
     back = lambda t: re.sub(r'\\(.)', lambda m: {'t': '\t', 'n': '\n', 'r': '\r', '0': '\0', '\\': '\\'}[m[1]], t)
     assert [back(t) for t in saved.reference] == stored.reference[saved.pair_id].tolist()
-    box = page.tab.locator('.st-key-pairs canvas').first.bounding_box()
-    for row in range(len(saved)): # open each pair's full text
-        page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * (row + 1.5))
-        page.tab.wait_for_timeout(700)
-        page.settle()
     page.shot('hostile-score-ranges')
     page.open('', corpus='hostile').shot('hostile-overview')
     page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')
@@ -915,11 +987,11 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
 
 
 @pytest.mark.parametrize('path,key', [
-    ('', 'corpus'), ('', 'run'), ('score-ranges', 'corpus'), ('score-ranges', 'score'),
-    ('score-ranges', 'measure'), ('score-ranges', 'domain'), ('back-translation', 'corpus'),
-    ('negatives', 'run'), ('negatives', 'view'), ('negatives', 'side'), ('training', 'runs'), ('training', 'over'),
-    ('embedding-map', 'corpus'), ('embedding-map', 'encoder'), ('embedding-map', 'colour'), ('neighbours', 'beside'),
-    ('results', 'systems')])
+    ('', 'corpus'), ('score-ranges', 'measure'), ('negatives', 'run'), ('training', 'runs'), ('neighbours', 'beside'),
+    ('results', 'systems'), ('embedding-map', 'encoder'), soak('', 'run'), soak('score-ranges', 'corpus'),
+    soak('score-ranges', 'score'), soak('score-ranges', 'domain'), soak('back-translation', 'corpus'),
+    soak('negatives', 'view'), soak('negatives', 'side'), soak('training', 'over'), soak('embedding-map', 'corpus'),
+    soak('embedding-map', 'colour'), soak('generate', 'model')])
 def test_crafted_names_are_refused(page, path, key):
     "Names in the address that are not on the list are refused with a message, and nothing else is shown."
     for name in CRAFTED if (path, key) in (('score-ranges', 'corpus'), ('negatives', 'run')) else CRAFTED[:1]:
@@ -947,8 +1019,8 @@ def test_dark(browser, app):
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from streamlit.testing.v1 import AppTest
-    for module in ('overview', 'back_translation', 'score_ranges',
-                   'training', 'negatives', 'embedding_map', 'neighbours', 'results'):
+    for module in ('overview', 'back_translation', 'score_ranges', 'compare',
+                   'training', 'negatives', 'embedding_map', 'neighbours', 'results', 'generate'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
                   f"= {str(tmp_path / 'settings.ini')!r}\nfrom paranmt_lab.pages.{module} import page\npage()")
         (tmp_path / 'settings.ini').write_text('[paranmt]\n')

@@ -88,7 +88,7 @@ def test_short_flags_version_and_completion(paranmt):
     assert paranmt('-h').stdout == paranmt('--help').stdout
     assert paranmt('select -h').returncode == 0
     completed = paranmt('', _PARANMT_COMPLETE='complete_bash', COMP_WORDS='paranmt corpus ', COMP_CWORD='2')
-    assert completed.stdout.split() == ['merge', 'deduplicate', 'sample', 'export', 'import-paranmt']
+    assert completed.stdout.split() == ['merge', 'deduplicate', 'sample', 'export', 'import-paranmt', 'index']
     assert '--install-completion' in paranmt('--help').stdout
 
 

@@ -2,16 +2,19 @@
 from dataclasses import replace
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.evaluation import contamination
+from paranmt_lab.evaluation.comparison import compare_results, side_by_side
 from paranmt_lab.evaluation.contamination import (
     NOT_CHECKED,
     all_test_pairs,
     check_contamination,
     clean_figures,
+    clean_rows,
     contaminated,
     contamination_badge,
     find_overlap,
@@ -19,7 +22,7 @@ from paranmt_lab.evaluation.contamination import (
 )
 from paranmt_lab.evaluation.graded import token_overlap
 from paranmt_lab.evaluation.overlap import jaccard_slowly, look_up, overlap_index, plain_slowly
-from paranmt_lab.evaluation.results import results_frame
+from paranmt_lab.evaluation.results import MEAN, merge_results, results_frame
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select, selected_batches
 from paranmt_lab.settings import settings
@@ -100,3 +103,23 @@ def test_figures_without_contaminated_pairs_are_those_of_the_rest(lab):
     clean = rows[rows.protocol == contamination.WITHOUT_SEEN]
     assert dict(zip(clean.task, clean.n)) == {task: left[task] for task in clean.task}
     assert clean_figures(token_overlap, overlap[~contaminated(overlap)], s) == []
+
+
+def test_a_run_keeps_figures_without_contaminated_pairs_as_tasks_of_their_own(tmp_path):
+    "A task of two sets, one of them contaminated: both are measured, and their mean; nothing else is replaced."
+    s = replace(settings(), workspace=tmp_path / 'lab', resources=tmp_path)
+    sample = pd.read_csv(s.sample / 'graded.tsv', sep='\t', quoting=3)
+    for name, rows in (('images', sample[:50]), ('headlines', sample[50:100])):
+        path = tmp_path / f'eval/sts/2014/{name}.tsv'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows.to_csv(path, sep='\t', index=False, quoting=3)
+    training = pd.DataFrame(dict(reference=sample.sentence1[:5], translation='It is something else.'))
+    overlap = find_overlap([pa.Table.from_pandas(training)], all_test_pairs(s))
+    rows = results_frame(clean_rows(token_overlap, overlap, s, 'talk')).query("metric == 'pearson'")
+    n, value = (dict(zip(rows.dataset, rows[column])) for column in ('n', 'value'))
+    assert set(rows.task) == {'STS14 clean'} and n['images'] < 50 == n['headlines']
+    assert n[MEAN] == n['images'] + 50 and value[MEAN] == pytest.approx((value['images'] + value['headlines']) / 2)
+    before = results_frame([dict(task='STS14', dataset='images', metric='pearson', value=.5, n=50)])
+    merged = merge_results(before, rows)
+    assert len(merged) == 4 and merged.task.tolist().count('STS14') == 1
+    assert 'STS14 clean mean' in side_by_side(compare_results({'overlap': merged}))

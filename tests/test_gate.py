@@ -2,6 +2,7 @@
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -29,8 +30,12 @@ def test_a_changed_notebook_is_tested_with_the_tests_of_its_module():
     assert 'tests/test_agreement.py' not in titles
 
 
-def test_a_command_is_stopped_when_the_time_is_over(capsys):
-    assert gate.run('sleeps', [sys.executable, '-c', 'import time; time.sleep(60)'], .5) is None
+def test_a_command_is_stopped_when_the_time_is_over(capsys, monkeypatch):
+    "Also one that ignores the signal to stop."
+    monkeypatch.setattr(gate, 'GRACE', .5)
+    deaf, start = 'import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)', time.monotonic()
+    assert gate.run('sleeps', [sys.executable, '-c', deaf], .5) is None
+    assert time.monotonic() - start < 30
     assert gate.run('fails', [sys.executable, '-c', 'print("reason"); raise SystemExit(1)']) is False
     assert 'reason' in capsys.readouterr().out
 
@@ -57,6 +62,8 @@ def test_the_environment_of_another_checkout_is_left_as_it_is(tmp_path):
     ('Whoever reads it should know.', ['"whoever"']),
     ('The sign stands for a sum.', []),
     ('The row stands beside it.', ['"stands"']),
+    ('A row a pair, written once.', ['"a row a pair"']),
+    ('A killed build goes on with the next shard.', ['"goes on with", for a resumed run']),
 ])
 def test_patterns_of_the_style_are_seen(text, found):
     assert [name for name, _ in wording.patterns_in(text)] == found

@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from pictures import LIVE, slim_output
+
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb')) if '.ipynb_checkpoints' not in path.parts]
@@ -120,6 +122,13 @@ def test_pictures_are_found():
     assert sum(len(list(pictures(path))) for path in NBS.glob('60_charts.*.ipynb')) > 20
 
 
+def test_a_picture_loses_what_no_reader_sees():
+    svg = '<svg class="m"><g aria-label="a > b"></g><path d="M1.2345,2" opacity="1"/><text>0.0012</text></svg>'
+    data = {'image/svg+xml': [svg], LIVE: {}, 'text/plain': ['chart']}
+    slim_output(data)
+    assert data == {'image/svg+xml': ['<svg><path d="M1.23,2"/><text>0.0012</text></svg>'], 'text/plain': ['chart']}
+
+
 SETTING = r"os\.environ\['(PARANMT_\w+)'\] *=(?!=)"
 
 
@@ -201,7 +210,8 @@ def with_lists(notebook):
     for cell in notebook['cells'][1:]:
         heading = cell['source'][0].rstrip()
         floor = heading.removeprefix('## ')[0]
-        files = sorted(NBS.glob(f'{floor}*.ipynb' if floor.isdecimal() else 'papers/*.ipynb'))
+        folders = {'T': 'tutorials/*.ipynb', 'E': 'papers/*.ipynb'}  # tutorials, experiments
+        files = sorted(NBS.glob(folders.get(floor, f'{floor}*.ipynb')))
         cell['source'] = '\n'.join([heading, '', *map(entry, files)]).splitlines(keepends=True)
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + '\n'
 

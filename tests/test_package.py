@@ -1,4 +1,4 @@
-"""`import paranmt_lab`: the names one starts with, loaded when they are asked for, and the example in README.md."""
+"""`import paranmt_lab`: the names one starts with, loaded when they are asked for, and the example of docs."""
 import importlib
 import os
 import re
@@ -48,6 +48,6 @@ def test_nothing_is_loaded_before_it_is_asked_for():
 
 
 def test_the_example_in_readme_runs(tmp_path):
-    example = re.search(r'```python\n(.*?)```', (ROOT / 'README.md').read_text(encoding='utf-8'), re.S)[1]
+    example = re.search(r'```python\n(.*?)```', (ROOT / 'docs/python.md').read_text(encoding='utf-8'), re.S)[1]
     said = python(example, PARANMT_WORKSPACE=str(tmp_path), PARANMT_WORKERS='1')
     assert re.search(r'\d\.\d', said.splitlines()[-1])

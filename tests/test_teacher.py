@@ -14,7 +14,7 @@ from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.fields import alter
 from paranmt_lab.jobs.workers import locked
 from paranmt_lab.models import identity_of, open_model
-from paranmt_lab.settings import read_json
+from paranmt_lab.settings import read_json, settings
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.data import choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
@@ -194,3 +194,12 @@ def test_the_order_of_cosines_comes_from_the_teacher(workspace):
     asked = teacher.similarity(sentences, shifted)
     agreement = [np.corrcoef(x.similarity(sentences, shifted), asked)[0, 1] for x in (taught, alone)]
     assert agreement[0] > agreement[1] + .05
+
+
+def test_the_scorer_that_learnt_from_a_teacher_ships_and_is_small():
+    "At most 12 MB with its card, static, and it finds a paraphrase that shares no content word."
+    scorer = open_model('paraphrase-scorer-2', gives='SentenceEncoder')
+    folder = settings().shipped / 'models/paraphrase-scorer-2'
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 12e6 and scorer.layer.as_averages()
+    near, far = scorer.similarity(['The automobile is fast.'] * 2, ['A quick car.', 'A quiet garden.'])
+    assert near > far + .2

@@ -93,6 +93,7 @@ def test_killed_runs_end_with_the_same_bits(workspace, tmp_path):
                                     for name in ('killed', 'whole')))
 
 
+@pytest.mark.soak
 def test_bits_are_the_same_whether_kernels_are_compiled_or_loaded(workspace, tmp_path):
     "The first process compiles what the next one loads; in a new cache, then with half of them compiled anew."
     cache, found = tmp_path / 'kernels', []
@@ -376,8 +377,8 @@ def heard(workspace, tmp_path, config, world, script=RANKS):
     return read_json(out)
 
 
-@pytest.mark.parametrize('fields', [{}, dict(clip=0.5, model='WORD'), dict(model='LSTM', scramble=0.3)],
-                         ids=['deferred', 'clipped', 'lstm'])
+@pytest.mark.parametrize('fields', [{}, pytest.param(dict(clip=0.5, model='WORD'), marks=pytest.mark.soak),
+                                    dict(model='LSTM', scramble=0.3)], ids=['deferred', 'clipped', 'lstm'])
 def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tmp_path, fields):
     "With torchrun, two processes; of 199 pairs one is left for the last mini-batch, none for the second process."
     common = dict(epochs=2, megabatch=4, probes=2, scramble=0.0, limit=199) | fields

@@ -1,10 +1,20 @@
 """Transfer tasks: the fast regressions beside scikit-learn's, folds that do not leak, real and damaged files."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from paranmt_lab.evaluation.results import read_results
+from paranmt_lab.evaluation.sts import sts_sets
 from paranmt_lab.evaluation.tasks import TASKS, Baseline, evaluate
 from paranmt_lab.evaluation.transfer import measure_transfer, predict_transfer, predictions, targets, wilson
 from paranmt_lab.evaluation.transfer_data import (
@@ -169,3 +179,64 @@ def test_the_command_measures_what_is_pending(tmp_path, monkeypatch):
     assert len(calls) == 1 and 'CR' in done.stdout
     refused = CliRunner().invoke(measure_app, ['evaluate', 'paraphrase-scorer', '--pending', '--graded', 'x.tsv'])
     assert refused.exit_code == 2
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from paranmt_lab.evaluation.pending import measure_pending
+from paranmt_lab.settings import settings
+if __name__ == '__main__':
+    s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path(sys.argv[2]))
+    print('ready', flush=True)
+    measure_pending('paraphrase-scorer', sys.argv[3].split(','), s, int(sys.argv[4]))
+"""
+
+
+def small_sets(resources):
+    "STS sets from our sample, and two transfer tasks of made-up examples; the names of the tasks."
+    sample = pd.read_csv(settings().sample / 'graded.tsv', sep='\t', quoting=3)
+    sets = sts_sets(resources, ['STS12', 'STS14', 'STS15', 'STS17', 'STS-B'])
+    for k, path in enumerate(sets.path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sample.sample(60, random_state=k).to_csv(path, sep='\t', index=False, quoting=3)
+    for name in ('cr', 'mr'):
+        lines = [f'{start} {word} {end}\t{label}' for label, words in enumerate(('late early soon', 'soup bread tea'))
+                 for word in words.split() for start in ('now', 'we like', 'who said', 'not', 'perhaps')
+                 for end in ('again', 'here', 'there', 'twice', 'today', 'then', 'too')]
+        (folder := resources / f'eval/senteval/{name}').mkdir(parents=True)
+        (folder / f'{name}.tsv').write_text('\n'.join(['text\tlabel', *lines]))
+    return ['STS12', 'STS14', 'STS15', 'STS17', 'STS-B', 'CR', 'MR']
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize('workers', [1, 2])
+def test_an_evaluation_killed_at_random_moments_ends_with_the_same_figures(tmp_path, workers):
+    "Twelve kills at moments spread over a run; each task is measured in one piece, and none twice."
+    program, resources, rng = tmp_path / 'killed.py', tmp_path / 'resources', random.Random(workers)
+    program.write_text(KILLED)
+    tasks = small_sets(resources)
+
+    def begin(workspace):
+        command = [sys.executable, program, tmp_path / workspace, resources, ','.join(tasks), str(workers)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True,
+                                 env=os.environ | dict(PYTHONPATH=str(Path(__file__).parents[1])))
+        assert child.stdout.readline() == 'ready\n'
+        return child
+
+    started = time.perf_counter()
+    assert begin('whole').wait() == 0
+    whole, kills = time.perf_counter() - started, 0
+    for _ in range(12):
+        child = begin('killed')
+        time.sleep(rng.uniform(0, whole / 3))
+        kills += child.poll() is None
+        if child.poll() is None: os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    assert begin('killed').wait() == 0 and kills >= 3
+    columns = ['task', 'dataset', 'metric']
+    one, other = (read_results(tmp_path / name / 'runs/paraphrase-scorer/results.parquet').sort_values(columns)
+                  .drop(columns=['date', 'commit']).reset_index(drop=True) for name in ('whole', 'killed'))
+    assert set(one.task) == set(tasks) and (one.status == 'ok').any()
+    pd.testing.assert_frame_equal(one, other)

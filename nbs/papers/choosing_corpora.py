@@ -107,7 +107,7 @@ def letters(texts):
 
 
 def make_sources(s):
-    "Pairs of sentences that nobody translated by machine, a domain a source."
+    "Pairs of sentences without machine translation, a domain for each source."
     if SOURCES in list_corpora(s): return
     parts = []
     for file, name in FILES.items():

@@ -12,7 +12,7 @@
     python nbs/papers/detection.py index
         # time and memory of vectors and searches, and the recall of the index
     python nbs/papers/detection.py keep
-        # the figures of opusparcus.2, .3 and .7 go to where `paranmt table KEY` finds them
+        # the figures of opusparcus.2 to .5 and .7 go to where `paranmt table KEY` finds them
 
 PARANMT_RESOURCES names the folder that holds `train` and `eval`. Every step goes on where it was stopped; what is in
 detection.json is not computed again."""
@@ -28,8 +28,9 @@ import pandas as pd
 
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
+from paranmt_lab.evaluation.published import published_figures
 from paranmt_lab.evaluation.sts import yearly_means
-from paranmt_lab.evaluation.tables import keep_measured
+from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.models import open_model
@@ -227,7 +228,7 @@ def _over(of):
 
 
 def over_seeds():
-    "A row a training without its seed, and figure: group, model, corpus, task, dataset, metric, value, low, high, n."
+    "Means over seeds by training and figure: group, model, corpus, task, dataset, metric, value, low, high, n."
     rows = pd.DataFrame([{k: facts[k] for k in ('group', 'model', 'corpus', 'seed')} | figure
                          for facts in kept()['trainings'].values() for figure in facts['figures']])
     rows = rows.astype(dict(value=float, low=float, high=float))
@@ -268,8 +269,22 @@ CONFIGS = {
     'opusparcus.7': f'the trainings of opusparcus.3 without noise; no Morfessor; {SEEDED}'}
 
 
-def keep_tables():
+NEIGHBOURS = 'Opusparcus, whose development set the neighbours come from, is not here, nor encoders trained on it'
+
+
+def printed_neighbours(name, s):
+    "Cosines of the sentence of opusparcus.4 with the neighbours that the paper prints, under another encoder."
+    paper = published_figures().query("run == 'opusparcus.4'").drop_duplicates(['task', 'dataset'])
+    cosines = open_model(name, s, 'Encoder').similarity(paper.task.tolist(), paper.dataset.tolist())
+    facts = dict(metric='cosine', protocol="the paper's neighbours, not our nearest", system='shipped scorer')
+    return paper[['task', 'dataset']].assign(value=cosines, **facts)
+
+
+def keep_tables(s):
     "Write our figures of all tables where `paranmt table` finds them."
+    for key in ('opusparcus.4', 'opusparcus.5'): keep_absent(key, NEIGHBOURS)
+    keep_measured('opusparcus.4', printed_neighbours('paraphrase-scorer', s), config='the encoder in data/models',
+                  command='python nbs/papers/detection.py keep', machine='2 shared CPU cores')
     for key, config in CONFIGS.items():
         if len(rows := of_table(key)):
             keep_measured(key, rows, command='python nbs/papers/detection.py run', machine='2 shared CPU cores',
@@ -287,5 +302,5 @@ if __name__ == '__main__':
         million(s)
         distributions(names, s)
     elif what == 'index': index(s)
-    elif what == 'keep': keep_tables()
+    elif what == 'keep': keep_tables(s)
     else: print(__doc__)

@@ -124,7 +124,7 @@ def by_language(run):
 
 
 def train_runs(names, s):
-    "Train runs and measure them; accuracy of each, a row a language."
+    "Train runs and measure them; accuracy of each, a row for each language."
     frames = []
     for config in chosen(names):
         run = train_classifier(config, s, show=False)
@@ -253,7 +253,7 @@ EXAMPLES = [ # of our own: a sentence as a person might write it, and as an engi
 
 
 def probabilities(names, s):
-    "P(R) of the examples, a column a run."
+    "P(R) of the examples, a column for each run."
     texts = [text for pair in EXAMPLES for text in pair]
     table = pd.DataFrame({name: open_model(f"classifier:{s.runs / name / 'classifier'}", s).probability(texts)
                           for name in names}, index=pd.Index(texts, name='sentence'))

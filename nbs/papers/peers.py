@@ -37,6 +37,7 @@ ENCODERS = {  # Name to what it is called, and what it is
     'vectors:train/vectors/glove-6b-100d-60k.txt.gz': ('GloVe average', 'static, 100 dimensions, not trained on pairs'),
     'static:wordllama': ('WordLlama', "static, 256 dimensions, from a language model's embeddings"),
     'paraphrase-scorer': ('paraphrase-scorer (ours)', 'static, 400 dimensions, 12 MB'),
+    'paraphrase-scorer-2': ('paraphrase-scorer-2 (ours)', 'static, 464 dimensions, 12 MB, learnt from all-MiniLM-L6'),
     'onnx:paraphrase-MiniLM-L3-v2': ('paraphrase-MiniLM-L3', 'transformer, 3 layers, 384 dimensions'),
     'st:all-MiniLM-L6-v2': ('all-MiniLM-L6', 'transformer, 6 layers, 384 dimensions'),
 }

@@ -26,7 +26,7 @@ from paranmt_lab.corpus import Corpus
 from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
 from paranmt_lab.evaluation.pairwise import compare_systems
 from paranmt_lab.evaluation.sts import YEARLY
-from paranmt_lab.evaluation.tables import keep_measured
+from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate, open_system
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.settings import atomic, settings
@@ -131,6 +131,7 @@ def tables():
     for part in ('captions', 'no captions'): rows += kept_rows(figures, shipped, 'STS-B captions', f'dev {part}')
     for part in ('', ' captions', ' no captions'): rows += kept_rows(figures, shipped, 'STS-B supervised', f'dev{part}')
     keep_measured('paranmt-arxiv.16', results_of(rows), **place, **origin)
+    keep_absent('paranmt-arxiv.15', 'InferSent is not here, and the paper prints differences from it, not its figures')
 
 
 def results_of(rows): return pd.DataFrame(rows).drop(columns='status')

@@ -132,7 +132,7 @@ def _plan(corpus, measure, rated, n, bins, kind, seed):
 def next_pairs(
     corpus:Corpus,          # Scored corpus
     measure:str,            # Measure the curve is over
-    rated:pd.DataFrame,     # pair_id and strength, a row a pair (see `one_label`); rows without a pair_id are left out
+    rated:pd.DataFrame,     # pair_id and strength of each pair (see `one_label`); rows without a pair_id are left out
     n:int=50,               # Pairs wanted; fewer only where there are fewer
     bins:int=20,            # Of the measure
     kind:str='isotonic',    # Or `logistic`

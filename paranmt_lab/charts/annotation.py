@@ -28,7 +28,7 @@ def agreement_intervals(
 
 # %% ../../nbs/60_charts.annotation.ipynb #85000f77
 def _cells(confusion):
-    "A row a cell of the square: labels, count, and the share of its row."
+    "A row for each cell of the square: labels, count, and the share of its row."
     return pd.DataFrame([dict(one=str(a), another=str(b), items=int(n), share=n / max(row.sum(), 1))
                          for a, row in confusion.iterrows() for b, n in row.items()])
 
@@ -36,7 +36,7 @@ def _cells(confusion):
 def confusion_square(
     confusion:pd.DataFrame, # Counts: labels of one person down, of another across (`confusion` of agreement)
 ) -> alt.LayerChart:        # The chart
-    "Which labels meet which on the same items."
+    "Confusion matrix of the labels of two people on the same items."
     one, another = confusion.index.name or 'one', confusion.columns.name or 'another'
     base = alt.Chart(_cells(confusion), width=alt.Step(56), height=alt.Step(40)).encode(
         x=alt.X('another:N', title=another, axis=alt.Axis(orient='top', labelAngle=0)), y=alt.Y('one:N', title=one),

@@ -94,7 +94,7 @@ def legend_above(
 
 # %% ../../nbs/60_charts.base.ipynb #7c4800c2
 def coloured(
-    frame:pd.DataFrame, # A row a mark
+    frame:pd.DataFrame, # A row for each mark
     column:str,         # Column of names
     kind:str='names',   # What they are names of, in the plural
     order:list[str]|None=None, # Names, the most important first; None is the most frequent first

@@ -15,10 +15,10 @@ from .base import OURS
 
 # %% ../../nbs/60_charts.hypotheses.ipynb #91be99d9
 def hypothesis_bars(
-    hypotheses:pd.DataFrame, # A row a hypothesis: `rank`, `translation`, `translation_score`
+    hypotheses:pd.DataFrame, # A row for each hypothesis: `rank`, `translation`, `translation_score`
     most:int=12,             # Most bars, the best ones
 ) -> alt.Chart:              # The chart
-    "How sure the model was of each hypothesis of a source."
+    "The model's probability of a piece for each hypothesis of a source."
     best = hypotheses.head(most)
     best = best.assign(sure=best.translation_score.map(math.exp),
                        label=best['rank'].astype(str) + '. ' + best.translation.str.slice(0, 120))

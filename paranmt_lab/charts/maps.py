@@ -32,7 +32,7 @@ def _coloured(frame, column):
 
 # %% ../../nbs/60_charts.maps.ipynb #e1e64d3a
 def embedding_map(
-    points:pd.DataFrame,   # A row a sentence: `x`, `y`, and the two columns below
+    points:pd.DataFrame,   # A row for each sentence: `x`, `y`, and the two columns below
     colour:str,            # Column to colour by
     text:str='sentence',   # Column shown at hover
     length:int=160,        # Characters of text that travel to the reader

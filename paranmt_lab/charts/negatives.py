@@ -21,7 +21,7 @@ def _by_role():
 
 # %% ../../nbs/60_charts.negatives.ipynb #3ff80f4a
 def negative_cosines(
-    chosen:pd.DataFrame, # A row a sentence: `M`, `cosine`, `role`, `sentence`
+    chosen:pd.DataFrame, # A row for each sentence: `M`, `cosine`, `role`, `sentence`
 ) -> alt.LayerChart:     # The chart
     "The chosen negatives among the sentences of their mega-batch."
     base = alt.Chart(chosen).encode(
@@ -35,7 +35,7 @@ def negative_cosines(
 
 # %% ../../nbs/60_charts.negatives.ipynb #fa615fe7
 def cosines_by_epoch(
-    recorded:pd.DataFrame, # A row a sentence and epoch: `epoch`, `cosine_partner`, `cosine_negative`
+    recorded:pd.DataFrame, # A row for each sentence and epoch: `epoch`, `cosine_partner`, `cosine_negative`
     margin:float|None=None, # The run's margin, drawn below the partner's line
 ) -> alt.LayerChart:       # The chart
     "Mean cosine of partners and of negatives in each epoch."
@@ -54,7 +54,7 @@ def cosines_by_epoch(
 
 # %% ../../nbs/60_charts.negatives.ipynb #3f6db87e
 def negatives_by_epoch(
-    recorded:pd.DataFrame, # A row an epoch and size: `epoch`, `megabatch`, `cosine_partner`, `cosine_negative`
+    recorded:pd.DataFrame, # A row for each epoch and size: `epoch`, `megabatch`, `cosine_partner`, `cosine_negative`
 ) -> alt.LayerChart:       # The chart
     "Cosine of the partner, and of the negative at each M, over epochs."
     sizes = sorted(recorded.megabatch.unique())

@@ -15,8 +15,8 @@ from .base import COLOURS, OURS
 _NONE = .7 # Where a logarithmic axis of counts begins: below one sentence
 
 def similarity_distribution(
-    bins:pd.DataFrame,       # A row a bin: `low`, `high`, `sentences`
-    near:pd.DataFrame,       # A row a neighbour: `cosine`, `sentence`
+    bins:pd.DataFrame,       # A row for each bin: `low`, `high`, `sentences`
+    near:pd.DataFrame,       # A row for each neighbour: `cosine`, `sentence`
     colour:str=OURS,         # Of the bars
     low:float=-1,            # Where the axis of cosines begins
     most:int|None=None,      # Where the axis of counts ends, for charts that are compared; None: as needed

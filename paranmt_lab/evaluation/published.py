@@ -14,11 +14,11 @@ import pandas as pd
 from .results import COLUMNS
 
 # %% ../../nbs/41_evaluation.published.ipynb #979f6775
-SYSTEM_COLUMNS = {'training': 'str', 'dim': 'Int64', 'megabatch': 'Int64'}  # what a table says of a system besides
+SYSTEM_COLUMNS = {'training': 'str', 'dim': 'Int64', 'megabatch': 'Int64'}  # further columns about a system
 _NUMBERS = dict(value='float64', low='float64', high='float64', n='Int64')
 _TYPES = {c: 'str' for c in COLUMNS} | _NUMBERS | SYSTEM_COLUMNS
 
-def published_figures() -> pd.DataFrame: # Results, and training, dim, megabatch; empty where a table says nothing
+def published_figures() -> pd.DataFrame: # Results, and training, dim, megabatch; empty if a table does not state them
     "The figures of all published tables; `run` is the key of the table."
     with files('paranmt_lab.evaluation').joinpath('published.csv').open(encoding='utf-8') as file:
         frame = pd.read_csv(file, dtype=_TYPES)[list(_TYPES)]
@@ -39,6 +39,6 @@ def published(
 # %% ../../nbs/41_evaluation.published.ipynb #b8bc6d16
 PEERS = Path(str(files('paranmt_lab.evaluation'))) / 'peers.csv'  # figures of published encoders
 
-def peer_figures() -> pd.DataFrame: # A row an encoder and figure: system, about, dim, rate, figure, value, low, high
+def peer_figures() -> pd.DataFrame: # By encoder and figure: system, about, dim, rate, figure, value, low, high
     "Quality of published encoders and of ours, and `rate`, sentences a CPU second of one thread."
     return pd.read_csv(PEERS)

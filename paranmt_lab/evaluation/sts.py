@@ -33,10 +33,10 @@ YEARLY = [task for task, (year, *_) in SETS.items() if year]  # tasks that are e
 
 # %% ../../nbs/42_evaluation.sts.ipynb #ca7abe9c
 def sts_sets(
-    resources:Path,                    # Folder of the resources, which holds `eval`
+    resources:Path,                    # Folder of the resources, which contains `eval`
     tasks:Sequence[str]=tuple(SETS),   # Tasks to list
 ) -> pd.DataFrame:                     # task, year, dataset, path, available
-    "List the data sets and which of them are there."
+    "List the data sets, and whether each is available."
     if unknown := [t for t in tasks if t not in SETS]:
         raise ValueError(f"unknown tasks {unknown}; known are {', '.join(SETS)}")
     eval_folder = Path(resources) / 'eval'
@@ -57,7 +57,7 @@ SMT = 'SMT'
 
 # %% ../../nbs/42_evaluation.sts.ipynb #6ff5ed1a
 def _status(statuses):
-    "Why a figure over several data sets cannot be given, or `ok`; statuses by data set."
+    "`ok`, or the reason why a figure over several data sets is missing; statuses by data set."
     missing = [name for name, status in statuses.items() if status == NOT_AVAILABLE]
     undefined = [name for name, status in statuses.items() if status.startswith('undefined')]
     if len(missing) == len(statuses): return NOT_AVAILABLE
@@ -65,7 +65,7 @@ def _status(statuses):
     return f"undefined on {', '.join(undefined)}" if undefined else 'ok'
 
 def mean_of(
-    parts:Mapping[str, Measured], # Data set to what was measured on it
+    parts:Mapping[str, Measured], # Data set to its correlations
     by_size:bool=False,           # Weight data sets by their number of pairs
 ) -> Measured:                    # The mean, with that of the resamples
     "The mean of correlations over data sets."
@@ -78,8 +78,8 @@ def mean_of(
 
 # %% ../../nbs/42_evaluation.sts.ipynb #9b8c121f
 def year_figures(
-    rated:Mapping[str, pd.DataFrame|None], # Data set to its rated pairs; None where it is absent
-    parts:Mapping[str, Measured],          # Data set to what was measured on it
+    rated:Mapping[str, pd.DataFrame|None], # Data set to its rated pairs; None for an absent set
+    parts:Mapping[str, Measured],          # Data set to its correlations
     task:str,                              # The year's task
 ) -> dict[str, Measured]:                  # Data set of `FIGURES` to a year's figure
     "The figures of a year by the three protocols."
@@ -94,7 +94,7 @@ def year_figures(
 # %% ../../nbs/42_evaluation.sts.ipynb #485f738d
 def measure_sts(
     similarity:Callable,  # From n first and n second sentences to an array of n similarities
-    resources:Path,       # Folder of the resources, which holds `eval`
+    resources:Path,       # Folder of the resources, which contains `eval`
     task:str,             # Task of `SETS`
 ) -> list[dict]:          # Rows of results, two for each data set and each protocol
     "Measure a similarity on the data sets of a task."
@@ -109,26 +109,26 @@ def measure_sts(
 # %% ../../nbs/42_evaluation.sts.ipynb #a31cfbd9
 def of_datasets(
     results:pd.DataFrame,  # Results
-) -> pd.DataFrame:         # Those that are no figure of a whole year
+) -> pd.DataFrame:         # Rows that are not figures of a whole year
     "Results without the figures of whole years."
     return results[~(results.task.isin(YEARLY) & results.dataset.isin(FIGURES))]
 
 # %% ../../nbs/42_evaluation.sts.ipynb #2498f2b7
 def protocol_table(
     results:pd.DataFrame,  # Results of one system
-) -> pd.DataFrame:         # task, then figures x 100; NaN where a protocol has none
+) -> pd.DataFrame:         # task, then figures x 100; NaN for a missing figure
     "A year's figure by each protocol."
     titles = {name: PROTOCOLS[protocol] for name, protocol in FIGURES.items()}
     pearson, spearman = (results[(results.metric == metric) & results.task.isin(YEARLY)] for metric in METRICS)
     table = pearson.pivot(index='task', columns='dataset', values='value').reindex(columns=list(FIGURES))
-    table['mean without SMT'] = table['mean without SMT'].fillna(table[MEAN])  # one figure in other years than 2013
+    table['mean without SMT'] = table['mean without SMT'].fillna(table[MEAN])  # they differ only in 2013
     table = table.rename(columns=titles)
     table['MTEB, Spearman'] = spearman[spearman.dataset == 'all pairs'].set_index('task').value
     return table.dropna(how='all').mul(100).rename_axis(columns=None).reset_index()
 
 # %% ../../nbs/42_evaluation.sts.ipynb #90d243a4
 def _mean_of(rows):
-    "Mean over a task's data sets, its protocol, and a status that says what is missing."
+    "Mean over a task's data sets, its protocol, and a status that names missing sets."
     kept = rows[rows.dataset != SMT] if rows.status[rows.dataset == SMT].eq(NOT_AVAILABLE).any() else rows
     protocol, status = PLAIN_MEAN, _status(dict(zip(rows.dataset, rows.status)))
     if len(kept) < len(rows) and (kept.status != NOT_AVAILABLE).all():
@@ -136,16 +136,16 @@ def _mean_of(rows):
     return dict(protocol=protocol, status=status) | (dict(value=kept.value.mean()) if status == 'ok' else {})
 
 def _ends(figures, sets, protocol):
-    "The interval of a mean, where one was computed when the system was measured; of a single set its own."
+    "The interval of a mean, if the evaluation computed one; for a single set, that of the set."
     stored = sets if len(sets) == 1 else figures[figures.protocol == protocol]
     stored = stored[stored.low.notna()]
     return dict(low=stored.low.iloc[0], high=stored.high.iloc[0]) if len(stored) else {}
 
 # %% ../../nbs/42_evaluation.sts.ipynb #c3f4110f
 def yearly_means(
-    results:pd.DataFrame,   # Results, of which those of yearly STS tasks are taken
+    results:pd.DataFrame,   # Results; those of yearly STS tasks are used
     metric:str='pearson',   # Metric to average
-) -> pd.DataFrame:          # Results, a row a year, and the columns `year` and `sets` (how many of how many there are)
+) -> pd.DataFrame:          # Results, a row for each year, with the columns `year` and `sets` (available sets of all)
     "Unweighted means over each year's data sets."
     rows, sets = [], []
     for task in YEARLY:
@@ -167,7 +167,7 @@ MEAN_OF_22 = 'plain mean of 22 sets'  # protocol
 def mean_of_2017(
     results:pd.DataFrame,  # Results of one system
     metric:str='pearson',  # Metric to average
-) -> dict:                 # value (NaN where a set is lacking), n, protocol, status
+) -> dict:                 # value (NaN if a set is missing), n, protocol, status
     "The main figure of `backtranslation`."
     rows = results[results.metric == metric].set_index(['task', 'dataset'])
     found = {place: rows.loc[place] for place in TASKS_OF_2017 if place in rows.index}

@@ -47,7 +47,7 @@ def numeric_figures(
 # %% ../../nbs/06_jobs.comparison.ipynb #2065afb9
 def differing(
     runs:list[Run], # Runs
-) -> pd.DataFrame:  # A row a run, by name; a column for each field in which they differ, as text
+) -> pd.DataFrame:  # A row for each run, by name; a column for each field in which they differ, as text
     "The fields of the configs that are not the same in all runs."
     fields_of = lambda run: {k: canonical(v).strip('"') for k, v in run.config.items() if k != 'name'}
     table = pd.DataFrame({run.name: fields_of(run) for run in runs}).T

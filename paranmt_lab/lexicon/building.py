@@ -59,7 +59,7 @@ def _built(folder, request):
     return facts if facts['request'] == request else None
 
 def _begin(folder, request, force):
-    "Make the folder of a build, or go on with one of the same request."
+    "Make the folder of a build, or resume one of the same request."
     begun = folder / 'building/request.json'
     if not (begun.is_file() and read_json(begun) == request):
         unfinished = begun.is_file() and not (folder / 'lexicon.json').exists()

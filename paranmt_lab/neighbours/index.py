@@ -85,7 +85,7 @@ def build_index(
     vectors:SentenceVectors, # Vectors
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> 'faiss.Index|None':     # None if it was stopped; the same call resumes
-    "Make an index of vectors, or go on with it, or find it."
+    "Make an index of vectors, resume it, or find it."
     if index := open_index(vectors): return index
     path, faiss = vectors.folder / 'index.faiss', _faiss()
     index = faiss.read_index(str(path)) if path.exists() else _trained(vectors)

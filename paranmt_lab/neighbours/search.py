@@ -59,7 +59,7 @@ def nearest(
 class Neighbours(NamedTuple):
     "Neighbours of a sentence under one encoder."
     table: pd.DataFrame        # cosine, sentence, pair_id; the nearest first
-    distribution: pd.DataFrame # low, high, sentences; a row a bin of cosines
+    distribution: pd.DataFrame # low, high, sentences; a row for each bin of cosines
     compared: int              # Sentences that the distribution counts
 
 def query_vector(

@@ -138,7 +138,7 @@ def build_vectors(
     column:str='reference',  # One of `SIDES`
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> SentenceVectors|None:   # None if it was stopped; the same call resumes
-    "Encode the distinct sentences of a corpus, or go on with it, or find them encoded."
+    "Encode the distinct sentences of a corpus, resume it, or find their vectors."
     identity = _identity(encoder)
     if found := open_vectors(corpus, identity, column): return found
     folder = vectors_folder(corpus, identity, column)

@@ -44,7 +44,7 @@ def progress_line(
     "How far a campaign is, in a line."
     now = progress(log, campaign)
     total = now.done + now.left
-    parts = [f'{now.done:,} of {total:,} answers', f'{now.out:,} in hand']
+    parts = [f'{now.done:,} of {total:,} answers', f'{now.out:,} with raters']
     if now.pace: parts.append(f'{now.pace:.1f} s an answer')
     if now.left and now.time_left: parts.append(f"{duration(now.time_left)} of one person's time left")
     return now.done / max(total, 1), ' · '.join(parts)
@@ -55,11 +55,11 @@ def _progress(log, campaign):
     share, text = progress_line(log, campaign)
     people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
     st.progress(share, text=text)
-    with st.expander(f'Who: {len(people):,} people, {len(leases):,} pairs in hand', icon=':material/group:'):
+    with st.expander(f'Raters: {len(people):,} people, {len(leases):,} pairs reserved', icon=':material/group:'):
         left, right = st.columns(2)
         left.dataframe(printable(people), key='people', hide_index=True)
         right.dataframe(printable(leases), key='leases', hide_index=True)
-        right.caption('In hand until the time given (UTC); then the pair goes to others.')
+        right.caption('Reserved until the given time (UTC); then the pair goes to other raters.')
 
 # %% ../../nbs/62_pages.agreement.ipynb #12a17553
 KINDS = {'CSV': ('.csv', 'text/csv'), 'JSONL': ('.jsonl', 'application/jsonl'),
@@ -79,7 +79,7 @@ def exported(
 # %% ../../nbs/62_pages.agreement.ipynb #4a7e77d1
 def _exports(log, campaign):
     "A button for each format."
-    st.markdown('#### Take the answers away')
+    st.markdown('#### Download the answers')
     with st.container(horizontal=True):
         for kind, (ending, mime) in KINDS.items():
             make = lambda ending=ending: exported(log, campaign, ending)
@@ -100,7 +100,7 @@ def _campaign(log, s):
     "The campaign that the reader chose."
     names = list_campaigns(log).campaign.tolist()[::-1]
     if not names:
-        nothing_yet('There is no campaign yet. Draw one on the page Annotate, or in a shell:',
+        nothing_yet('There is no campaign yet. Draw one on the page Annotate, or by a command:',
                     'paranmt annotate new --help')
     plan = read_campaign(log, choose('Campaign', names, 'campaign', 'campaign'))
     folder = s.corpora / plan.corpus

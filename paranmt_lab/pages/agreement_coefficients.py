@@ -17,7 +17,7 @@ from .agreement_common import Subject, coefficient_columns, first_ratings, print
 from .parts import draw, in_address, some_of, soon
 
 # %% ../../nbs/62_pages.agreement_coefficients.ipynb #a19ae913
-TWO = ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal') # Coefficients of each two people
+TWO = ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal') # Coefficients by pair of raters
 
 def coefficients(
     url:str,              # URL of the annotation database
@@ -37,12 +37,12 @@ def pair_coefficients(
     event:int,    # Number of its last event
     scale:str,    # strength or fluency
 ):                # As of `by_pair`
-    "Coefficients of each two people."
+    "Coefficients by pair of raters."
     return by_pair(first_ratings(url, campaign, event), scale, TWO)
 
 # %% ../../nbs/62_pages.agreement_coefficients.ipynb #3dd09cbd
 OFFERED = ('percent', 'alpha ordinal', 'AC2')
-_WEIGHED = '*all* weighs each stratum by the pairs of the corpus that it stands for.'
+_WEIGHED = '*all* weights each stratum by the pairs of the corpus that it represents.'
 _UNWEIGHED = '*all* counts every item the same, since a stratum has no weight.'
 
 def _by_stratum(subject):
@@ -70,8 +70,8 @@ def show_coefficients(
 ):
     "The view of coefficients, by stratum and by pair of people."
     if not _by_stratum(subject): return
-    st.markdown('#### Each two people')
-    table = soon(pair_coefficients, *subject.key, subject.scale, what='Comparing each two people')
+    st.markdown('#### Agreement by pair of raters')
+    table = soon(pair_coefficients, *subject.key, subject.scale, what='Comparing pairs of raters')
     if table is None: return
-    if not len(table): return st.caption('No two people have rated the same item yet.')
+    if not len(table): return st.caption('No two raters have rated the same item yet.')
     st.dataframe(printable(coefficient_columns(table, ['first', 'second'])), key='by_two', hide_index=True)

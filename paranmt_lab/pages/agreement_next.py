@@ -73,8 +73,8 @@ def _add(url, plan, folder, measure, proposal, who):
 # %% ../../nbs/62_pages.agreement_next.ipynb #74065ded
 _NO_CORPUS = 'This campaign was not drawn from a corpus of this workspace, so there are no further pairs.'
 _NO_LABEL = 'No pair has a label yet: the proposal is a sample in the proportions of the corpus.'
-_BINS = ('Where they lie: pairs of the corpus in each bin, how many are rated, the curve there with its band, '
-         'and how many to add.')
+_BINS = ('The plan by bin: pairs of the corpus, rated pairs, the curve with its band, '
+         'and the number of pairs to add.')
 
 def _choices(subject, folder):
     "The measure and the fit that the reader chose; None where the corpus has no measure."

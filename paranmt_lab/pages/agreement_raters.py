@@ -70,7 +70,7 @@ EVERYBODY = 'everybody'
 
 def _confusion(subject, names):
     "The matrix of two people's labels, or of everybody's."
-    st.markdown('#### Which labels meet')
+    st.markdown('#### Confusion matrix')
     first = choose('First person', [EVERYBODY, *names], 'first', 'person')
     two = ()
     if first != EVERYBODY:
@@ -101,12 +101,12 @@ def show_raters(
     "The view of raters: confusion, drift, and agreement with oneself."
     if (names := soon(rater_names_at, *subject.key, what='Reading the ratings')) is None: return
     if len(names) < 2:
-        return st.info('One person alone agrees with everybody. A second one is needed here.', icon=':material/group:')
+        return st.info('Drift needs the ratings of at least two people.', icon=':material/group:')
     left, right = st.columns(2, gap='large')
     with left: _confusion(subject, names)
     with right: _drift(subject)
     table = soon(consistency_at, *subject.key, subject.scale)
     if table is None or not len(table): return
-    st.markdown('#### With oneself')
+    st.markdown('#### Agreement with oneself')
     st.dataframe(printable(coefficient_columns(table, ['annotator'])), key='consistency', hide_index=True)
-    st.caption('Of items that came twice.')
+    st.caption('On items that were shown twice.')

@@ -59,7 +59,7 @@ def shares(
     return pd.concat([ours, pd.DataFrame(theirs)], ignore_index=True)
 
 # %% ../../nbs/62_pages.agreement_table3.ipynb #633d7498
-_ABOUT_BASE = ('Of all pairs: a discarded pair counts as one without a 3. '
+_ABOUT_BASE = ('Of all pairs: a discarded pair counts as a pair without a 3. '
                'Of pairs fit to be rated: it is left out.')
 
 def table3_at(
@@ -101,6 +101,6 @@ def show_table3(
     with right.container(key='shares'): draw(chart.properties(height=220))
     pair_table(table, 'table3', f'{plan.name}-table3')
     decided = int(labels.adjudicated.ne('').sum())
-    st.caption(f'One label an item: the decision where there is one ({decided:,} items), else the median of its '
+    st.caption(f'One label for each item: the decision if there is one ({decided:,} items), else the median of its '
                f'labels, rounded down. An item that at least half of its raters discarded has none. '
                f"Shares of 3 are of {BASES[of]}, with Wilson's intervals.")

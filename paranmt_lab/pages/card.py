@@ -58,12 +58,12 @@ def show_card(
     data_of:Callable[[Desk], dict], # The content of the card: `card_data` or `dispute_data`
     guidelines:str,                # Of the campaign, as Markdown
 ):
-    "The card; or, where the database does not answer, what that means for the last answer."
+    "The card; or, if the database fails, a message about the last answer."
     try: data = data_of(desk)
     except OSError as e:
         lost = bool(desk.said) and desk.said['kind'] == 'trouble'
         first = '**Your last answer was not saved.** ' if lost else ''
-        st.error(f'{first}{escaped(e)}\n\nWhat was shown as saved is saved.', icon=':material/database_off:')
+        st.error(f'{first}{escaped(e)}\n\nEarlier answers are saved.', icon=':material/database_off:')
         return st.button('Try again', icon=':material/refresh:')
     rating_card()(key=key, data=data, on_said_change=lambda: heard(key, desk))
     if st.session_state.pop('guidelines', False): _guidelines(guidelines)

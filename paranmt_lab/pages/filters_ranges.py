@@ -19,22 +19,22 @@ from ..selection import Range
 # %% ../../nbs/62_pages.filters_ranges.ipynb #fbfffd82
 def write_filter(
     chosen:Range, # A half-open range
-) -> str:         # Such as `trigram_overlap:0.1:0.7`
-    "A range as text of the address."
+) -> str:         # For example `trigram_overlap:0.1:0.7`
+    "A range as text for the address."
     ends = ('' if end is None else f'{end:g}' for end in (chosen.low, chosen.high))
     return ':'.join([chosen.measure, *ends])
 
 def read_filters(
     measures:Sequence[str], # Measures of the corpus
 ):                          # From texts of the address to ranges
-    "A reader of ranges; raises a ValueError with the reason where a text is none."
+    "A reader of ranges; it raises a ValueError with the reason if a text is no range."
     def _read(texts):
         found = {}
         for text in filter(None, texts):
             measure, *ends = text.rsplit(':', 2)
             if len(ends) != 2: raise ValueError(f'filter = {text!r}, expected MEASURE:LOW:HIGH')
             if measure not in measures:
-                raise ValueError(f'filter = {text!r}: the corpus has {", ".join(measures)}, and not {measure}')
+                raise ValueError(f'filter = {text!r}: no such measure in the corpus, which has {", ".join(measures)}')
             low, high = (number('filter', kind=float)([end]) if end else None for end in ends)
             found[measure] = Range(measure, low, high)
         return list(found.values())
@@ -49,9 +49,9 @@ def positions(
 
 def placed(
     axis:Axis,          # Axis of the measure
-    chosen:Range|None,  # A range; None is no bound
+    chosen:Range|None,  # A range; None: no bounds
 ) -> tuple[float, float]: # Two positions of the slider
-    "Where the slider stands for a range."
+    "Positions of the slider for a range."
     edges = positions(axis)
     nearest = lambda value, end: end if value is None else edges[int(np.argmin(np.abs(np.array(edges) - value)))]
     if chosen is None: return edges[0], edges[-1]
@@ -60,8 +60,8 @@ def placed(
 def range_at(
     axis:Axis,                     # Axis of the measure
     ends:tuple[float, float],      # Two positions of the slider
-) -> Range|None:                   # None where both are at the ends
-    "The range that a slider says."
+) -> Range|None:                   # None if both are at the ends
+    "The range of a slider's two positions."
     edges = positions(axis)
     low, high = ends
     if (low, high) == (edges[0], edges[-1]): return None
@@ -74,9 +74,9 @@ def filter_bins(
     axis:Axis,           # Axis of a measure
     counts:np.ndarray,   # int64[256] pairs of each code that every other range keeps
     every:np.ndarray,    # int64[256] all pairs of each code
-    chosen:Range|None,   # Range of the measure; None is no bound
+    chosen:Range|None,   # Range of the measure; None: no bounds
 ) -> pd.DataFrame:       # low, high, pairs, every, side
-    "What the histogram of a measure draws."
+    "The bins of a measure's histogram."
     edges = axis.edges.astype(float)
     ends = np.concatenate([[2 * edges[0] - edges[1]], edges, [2 * edges[-1] - edges[-2]]])
     codes = np.arange(1, len(edges) + 2)
@@ -92,16 +92,16 @@ def _open_crossfilter(folder, measures, state): return Crossfilter(open_corpus(f
 def crossfilter(
     folder:str,             # Folder of the corpus
     measures:tuple[str, ...], # Measures
-    state:str,              # State of the corpus, since what is kept is of one state
-) -> Crossfilter|None:      # None as long as it is being made
-    "The crossfilter of a corpus, kept while the corpus stays as it is."
+    state:str,              # State of the corpus; another state needs another crossfilter
+) -> Crossfilter|None:      # None while it is being made
+    "The crossfilter of a corpus, cached until the corpus changes."
     return soon(_open_crossfilter, folder, measures, state, what='Reading the measures for the first time')
 
 @st.cache_data(max_entries=64, ttl=3600, show_spinner=False)
 def counted(
     _filters:Crossfilter,    # The crossfilter
-    of:tuple,                # Folder, measures and state, which say what it is
+    of:tuple,                # Folder, measures and state, which identify it
     ranges:tuple[Range, ...], # Ranges at edges
 ) -> Kept:                   # Exact counts
-    "What some ranges keep."
+    "Counts of the pairs that some ranges keep."
     return _filters.count(ranges)

@@ -110,7 +110,7 @@ def _simlex_part(lexicon, by, s):
     "Agreement with people."
     st.subheader('SimLex-999')
     path = s.resources / SIMLEX
-    if not path.is_file(): return st.caption('SimLex-999 is not here; `paranmt fetch simlex` brings it.')
+    if not path.is_file(): return st.caption('SimLex-999 is not available; `paranmt fetch simlex` downloads it.')
     pairs, rho = _simlex(lexicon, lexicon.identity['checksum'], by, path)
     left, right = st.columns([1, 3])
     figure = 'not available' if rho['value'] != rho['value'] else f"{100 * rho['value']:.1f}"
@@ -134,7 +134,7 @@ def _word_part(lexicon, word, by, least, n, s):
     try: found = paraphrases(lexicon, word, n, by, least)
     except ValueError as e: return st.warning(escaped(str(e)), icon=':material/search_off:')
     st.subheader(f'Paraphrases of {escaped(word)}')
-    if not len(found): return st.caption(f'Nothing meets it {least} times. Fewer meetings show more.')
+    if not len(found): return st.caption(f'No word meets it {least} times. A lower number shows more paraphrases.')
     pair_table(found, 'paraphrases', f'{lexicon.folder.name}-paraphrases')
     _examples(lexicon, word.strip().lower(), found.word.tolist(), s)
 

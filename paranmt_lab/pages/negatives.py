@@ -246,12 +246,12 @@ FLAGGING = ('It means the same as the probe, so training should not push the two
 NAMELESS = 'Write your name into the field on the left and press Start first.'
 
 def _flag_button(s, run, of, other, seen):
-    "One key that flags the negative in hand, or takes the flag back."
+    "A button and key that flag the current negative, or withdraw the flag."
     corpus, who = run.config['corpus'], signed_in(must=False)
     try: now = is_flagged(flags(s, corpus), of, other)
     except (OSError, ValueError) as e:
         return st.warning(f'Flags cannot be kept: {escaped(e)}', icon=':material/database_off:')
-    label, kind = ('Take the flag back', 'primary') if now else ('Flag as a false negative', 'secondary')
+    label, kind = ('Withdraw the flag', 'primary') if now else ('Flag as a false negative', 'secondary')
     st.button(label, key='flag', shortcut='F', icon=':material/flag:', type=kind, disabled=not who, on_click=_note,
               args=(s, who, corpus, of, other, not now, dict(seen, run=run.name)), help=FLAGGING if who else NAMELESS)
     if now: st.markdown(':material/flag: **Flagged as a false negative**')
@@ -259,7 +259,7 @@ def _flag_button(s, run, of, other, seen):
 
 # %% ../../nbs/62_pages.negatives.ipynb #144a2bca
 def _in_hand(s, run, row, of, other, **where):
-    "Probe, partner and the negative in hand, with the button that flags it."
+    "Probe, partner and the current negative, with the button that flags it."
     with st.container(border=True, key='hand'):
         at = ', '.join(f'{k} = {v}' for k, v in where.items())
         texts = {f'Probe: pair {of[0]}, {of[1]}': row.sentence,
@@ -466,10 +466,10 @@ def _spread(rows, m, epoch, most=8):
     "Candidates of the probe's negatives."
     known, late = with_spread(rows), sorted(rows.epoch.unique())[-most:]
     if not len(known):
-        return st.info('The candidates for these negatives are **not recorded**: the run is older than that.',
+        return st.info('The candidates for these negatives are **not recorded** in this older run.',
                        icon=':material/inbox:')
     of_epoch, of_m = known[known.epoch == epoch], known[(known.megabatch == m) & known.epoch.isin(late)]
-    views = ((of_epoch, 'megabatch', 'mini-batches M', f'What they were drawn from in epoch {epoch}'),
+    views = ((of_epoch, 'megabatch', 'mini-batches M', f'Candidates of these negatives in epoch {epoch}'),
              (of_m, 'epoch', 'epoch', f'... and at M = {m}, the last {len(late)} epochs'))
     for part, by, title, heading in views:
         st.caption(heading + ('' if len(part) else ': **not recorded**'))
@@ -478,7 +478,7 @@ def _spread(rows, m, epoch, most=8):
 # %% ../../nbs/62_pages.negatives.ipynb #6a9e5239
 def _all_probes(run, order, names):
     "The list to choose a probe from."
-    st.caption('All probes, the smallest gap between partner and negative first; a click takes one in hand')
+    st.caption('All probes, the smallest gap between partner and negative first; click one to open it')
     shown = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible),
                          negative=order.negative.map(legible))
     st.dataframe(shown, key='suspects', hide_index=True, height=340, on_select=lambda: _picked(names),

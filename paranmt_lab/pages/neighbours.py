@@ -64,7 +64,7 @@ def _have_vectors(corpus, encoder, identity, column):
     if (read_progress(folder) or {}).get('status') == 'running': _bar(folder, encoder)
     else:
         st.info(f'The sentences of **{escaped(corpus.name)}** have no vectors under **{escaped(encoder)}** yet. '
-                'This command makes them, and goes on where it was stopped:', icon=':material/inbox:')
+                'This command computes them, and resumes after a stop:', icon=':material/inbox:')
         chosen = '' if column == 'reference' else f' --column {column}'
         st.code(shlex.join(['paranmt', 'neighbours', corpus.name, '--encoder', encoder]) + chosen, language='bash')
     return False
@@ -99,8 +99,8 @@ def _distributions(encoders, answers):
         near = answer.table.assign(sentence=[legible(t, 160) for t in answer.table.sentence])
         st.markdown(f'**{escaped(encoder)}**: {answer.compared:,} sentences; the ticks are its nearest neighbours')
         draw(similarity_distribution(answer.distribution, near, colour, low, most))
-    st.caption('Counts are drawn by their logarithm. A heap of its own on the right is a group of sentences that the '
-               'encoder finds alike for one reason, such as a negation.')
+    st.caption('Counts are on a logarithmic scale. A separate group on the right consists of sentences that the '
+               'encoder finds similar for one reason, such as a negation.')
 
 # %% ../../nbs/62_pages.neighbours.ipynb #21770c7c
 def _first_sentence(corpus, column):
@@ -126,12 +126,12 @@ def page():
     st.title('Neighbours')
     corpus = choose_corpus(s)
     at_hand = list(models_at_hand(s, 'Encoder'))
-    if not at_hand: nothing_yet('There is no encoder in this workspace to look through.', 'paranmt train --help')
+    if not at_hand: nothing_yet('There is no encoder in this workspace.', 'paranmt train --help')
     encoders, column, k = _choices(corpus, at_hand)
     st.caption(source_line(corpus, encoders=', '.join(f"{e} {identity_of(e, s)['checksum']}" for e in encoders)))
     in_address('sentence', _first_sentence(corpus, column), plain)
     sentence = st.text_input('Sentence', key='sentence', max_chars=2000)
-    if not sentence.strip(): return st.info('Type a sentence, and its neighbours are shown here.')
+    if not sentence.strip(): return st.info('Type a sentence to show its neighbours.')
     answers = {}
     for place, (encoder, column_of_page) in enumerate(zip(encoders, st.columns(len(encoders), gap='large'))):
         with column_of_page:

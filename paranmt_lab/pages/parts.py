@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'plain',
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'choose', 'measured_first', 'corpus_state', 'source_line', 'open_corpus',
-           'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of', 'pair_table']
+           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
+           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of',
+           'save_rows', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -16,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,13 @@ from streamlit.logger import get_logger
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 
+from ..browsing.index import Browsing
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
-from ..filters.table import MEASURES
+from ..filters.table import MEASURES, known_measure
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
+from ..labels import label
 from ..models import open_model
 from ..settings import Settings, safe_name, settings
 from ..state import state_of
@@ -135,7 +139,7 @@ def stop_with(
     reason:str, # What is wrong, in plain text
 ):
     "Say why this page cannot be shown, offer a way out, and draw nothing more."
-    st.error('This address asks for something the workbench cannot show.', icon=':material/link_off:')
+    st.error('The workbench cannot show what this address asks for.', icon=':material/link_off:')
     st.text(legible(reason))
     st.button('Start over', icon=':material/home:', on_click=_start_over)
     st.stop()
@@ -196,13 +200,13 @@ def in_address(
 
 # %% ../../nbs/62_pages.parts.ipynb #e6a5a6d6
 PACKAGE = Path(__file__).parents[1] if '__file__' in globals() else Path('paranmt_lab').absolute()
-REMEDY = ('A file of the workspace is damaged, or holds something else than this page expects. Restore it from a copy, '
-          'or delete it and give the command again that wrote it. The log of the app says where the error arose.')
+REMEDY = ('A file of the workspace is damaged or has unexpected contents. Restore it from a copy, '
+          'or delete it and run the command again that wrote it. The log of the app contains the place of the error.')
 
 def explained(
     error:Exception, # What was raised
 ) -> str:            # Plain text
-    "An error for people: the message, and a remedy where the message is not the package's own."
+    "The message of an error, with a remedy if it comes from another library."
     frames = [f for f in traceback.extract_tb(error.__traceback__)]
     own = bool(frames) and Path(frames[-1].filename).is_relative_to(PACKAGE)
     if own and isinstance(error, (OSError, ValueError)): return str(error)
@@ -291,6 +295,17 @@ def page_view(
                               f"about {', '.join(map(escaped, unknown))}.", icon=':material/link_off:')
     return framed
 
+# %% ../../nbs/62_pages.parts.ipynb #f069ab3b
+def purpose(
+    sentence:str, # Purpose of the page, in one sentence
+    how:str='',   # How to read it, as Markdown; empty: nothing to explain
+):
+    "The sentence under a page's title, and a guide that opens on demand."
+    left, right = st.columns([5, 1.4], vertical_alignment='center')
+    left.markdown(sentence)
+    if not how: return
+    with right.popover('How to read this', icon=':material/help:', width='stretch'): st.markdown(how.strip())
+
 # %% ../../nbs/62_pages.parts.ipynb #36871b77
 def choose(
     label:str,             # What the reader sees
@@ -346,15 +361,15 @@ def _commit(): return commit()
 def open_corpus(
     folder:str, # Folder of the corpus, absolute
 ) -> Corpus:    # The same object for every reader of the app
-    "A corpus that stays open."
-    return Corpus(Path(folder))
+    "A corpus that stays open, and answers from its index where `paranmt corpus index` made one."
+    return Browsing(Path(folder))
 
 # %% ../../nbs/62_pages.parts.ipynb #48ce18fa
 @page_part
 def warn_of_problems(
     corpus:Corpus, # The corpus that a page uses
 ):
-    "Warn where a corpus is half made, or files of it are missing or damaged."
+    "Warn if a corpus is incomplete, or if its files are missing or damaged."
     notes = state_of(corpus).notes
     if not notes: return
     first, more = notes[:3], f' … and {len(notes) - 3} more' if len(notes) > 3 else ''
@@ -397,7 +412,7 @@ def soon(
     what:str='Counting', # Said meanwhile
     patience:float=.3,   # Seconds that the page waits itself
 ):                       # The answer; None as long as there is none
-    "Ask a function in the background."
+    "Call a function in the background."
     name = f'{call.__module__}.{call.__qualname__}'
     job = _job(call, name, of)
     wait([job], patience)
@@ -439,8 +454,31 @@ def columns_of(
             return st.column_config.TextColumn(width=340 if c in WIDE else 'small', help=ABOUT.get(c))
         form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d'
         about = ABOUT.get(c.partition('@')[0])
-        return st.column_config.NumberColumn(format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
+        head = label(c) if known_measure(c) else None
+        return st.column_config.NumberColumn(head, format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
     return {c: _column(c) for c in frame}
+
+# %% ../../nbs/62_pages.parts.ipynb #3360d0c3
+def _parquet(frame):
+    "A frame as the bytes of a Parquet file."
+    out = BytesIO()
+    frame.to_parquet(out, index=False)
+    return out.getvalue()
+
+def save_rows(
+    frame:pd.DataFrame, # Any frame
+    key:str,            # Key of the buttons: `KEY_save` (TSV), `KEY_csv`, `KEY_parquet`
+    name:str='pairs',   # Name of the file, without ending
+):
+    "Buttons that save exactly these rows."
+    with st.container(horizontal=True, key=f'{key}_formats'):
+        rest = dict(on_click='ignore', icon=':material/download:', type='tertiary')
+        st.download_button(f'Save {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values',
+                           key=f'{key}_save', **rest)
+        st.download_button('CSV', lambda: frame.to_csv(index=False).encode('utf-8', 'backslashreplace'), f'{name}.csv',
+                           'text/csv', key=f'{key}_csv', **rest)
+        st.download_button('Parquet', lambda: _parquet(frame), f'{name}.parquet', 'application/vnd.apache.parquet',
+                           key=f'{key}_parquet', **rest)
 
 # %% ../../nbs/62_pages.parts.ipynb #03d27cc5
 def pair_table(
@@ -455,6 +493,5 @@ def pair_table(
     with st.container(key=f'{key}_box'):
         chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame),
                               placeholder='', **options)
-    st.download_button(f'Save these {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv',
-                       'text/tab-separated-values', key=f'{key}_save', on_click='ignore', icon=':material/download:')
+    save_rows(frame, key, name)
     return chosen

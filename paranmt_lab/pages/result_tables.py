@@ -66,7 +66,7 @@ def year_columns(
 # %% ../../nbs/62_pages.result_tables.ipynb #d6bd4196
 def two_tables(
     rows:pd.DataFrame, # Of `with_paper`
-) -> tuple[pd.DataFrame, pd.DataFrame]: # Years, and other tasks: a row a system, figures x 100
+) -> tuple[pd.DataFrame, pd.DataFrame]: # Years, and other tasks: a row for each system, figures x 100
     "Our systems and the papers', by year and on other tasks."
     side = side_by_side(rows)
     figures = list(side.columns[4:])
@@ -80,7 +80,7 @@ def two_tables(
 # %% ../../nbs/62_pages.result_tables.ipynb #e8b7174e
 def by_dataset(
     results:dict[str, pd.DataFrame], # Name to results of a system
-) -> pd.DataFrame:                   # A row a data set: `task`, `dataset`, `n`, and a column a system, figures x 100
+) -> pd.DataFrame:                   # By data set: `task`, `dataset`, `n`, and a column for each system, figures x 100
     "Our systems on every data set, in the order of the tasks; of each task its first metric."
     every = pd.concat([main_figures(r).assign(system=name) for name, r in results.items()], ignore_index=True)
     rows = of_datasets(every)

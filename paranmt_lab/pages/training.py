@@ -69,7 +69,7 @@ def last_of(
 def facts(
     runs:list[Run],       # Runs
     metrics:pd.DataFrame, # Of `compared`
-) -> pd.DataFrame:        # A row a run
+) -> pd.DataFrame:        # A row for each run
     "Facts of each run, and the differences of their configs."
     rows = []
     for run in runs:
@@ -175,7 +175,7 @@ def _curves(root, names, x, window):
             if chart is None: st.caption(f'Not logged with {x}.')
             else: draw(chart.properties(height=270))
     if not len(metrics):
-        st.info('Nothing has been logged yet; the first line comes after 100 steps.', icon=':material/hourglass:')
+        st.info('No metrics yet; the first line comes after 100 steps.', icon=':material/hourglass:')
     for name, n in torn.items():
         st.caption(f':material/warning: {n:,} lines of metrics.jsonl '
                    f'of **{escaped(name)}** cannot be read and are left out.')

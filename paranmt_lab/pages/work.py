@@ -107,7 +107,7 @@ def show_unfinished(
 @st.fragment(run_every=2)
 @page_part
 def _bars(root, nothing):
-    "Jobs at work, drawn anew every two seconds."
+    "Running jobs, redrawn every two seconds."
     working = at_work(root)
     if list(working) != st.session_state['working']:
         st.session_state['working'] = list(working)

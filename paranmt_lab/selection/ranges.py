@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
 from ..corpus import Corpus, between, quoted
 
@@ -26,6 +27,22 @@ def _range_row(condition, beside):
     figures = 'count(*)', f'avg({quoted(beside)})', f'stddev_pop({quoted(beside)})'
     return ', '.join(f'{figure} FILTER ({condition})' for figure in figures)
 
+# %% ../../nbs/33_selection.ranges.ipynb #b63fc74c
+@patch
+def range_figures(self:Corpus,
+    measure:str,            # Measure that is cut, in full
+    ranges:Sequence[tuple], # (low, high] of each range
+    beside:str='',          # Measure whose mean is wanted; empty: none
+    where:str='',           # SQL condition on the pairs to look at
+    params:list|dict|None=None,  # Its values
+) -> np.ndarray:            # float64[ranges + 1, 3] pairs, mean and deviation; the last row is the rest
+    "Figures of some ranges and of the pairs in none of them."
+    inside = [between(measure, low, high) for low, high in ranges]
+    rest = f"NOT coalesce({' OR '.join(f'({c})' for c in inside)}, false)"
+    sql = ', '.join(_range_row(condition, beside) for condition in [*inside, rest])
+    answer = self.query(f"SELECT {sql} FROM numbers WHERE {where or 'true'}", params)
+    return answer.to_numpy(float, na_value=np.nan).reshape(-1, 3)
+
 # %% ../../nbs/33_selection.ranges.ipynb #a08492dd
 def range_table(
     corpus:Corpus,                     # Scored corpus
@@ -33,16 +50,12 @@ def range_table(
     ranges:Sequence[tuple]=PAPER_RANGES, # (low, high] of each range
     beside:str='trigram_overlap',      # Measure whose mean is given for each range
     where:str='true',                  # SQL condition on the pairs to look at
-    params:list|dict=None,             # Its values
+    params:list|dict|None=None,             # Its values
 ) -> pd.DataFrame:                     # range, low, high, pairs, share, overlap, sd; the last row is the rest
     "Pairs in each score range and their mean overlap: `paranmt.3`."
-    corpus.numeric(measure)
+    measure = corpus.numeric(measure)
     beside = beside if beside in corpus.measures() else ''
-    inside = [between(measure, low, high) for low, high in ranges]
-    rest = f"NOT coalesce({' OR '.join(f'({c})' for c in inside)}, false)"
-    sql = ', '.join(_range_row(condition, beside) for condition in [*inside, rest])
-    answer = corpus.query(f'SELECT {sql} FROM numbers WHERE {where}', params)
-    figures = answer.to_numpy(float, na_value=np.nan).reshape(-1, 3)
+    figures = corpus.range_figures(measure, ranges, beside, '' if where == 'true' else where, params)
     pairs = figures[:, 0].astype(np.int64)
     low, high = ([*ends, np.nan] for ends in zip(*ranges))
     names = [*(f'({a}, {b}]' for a, b in ranges), 'rest']

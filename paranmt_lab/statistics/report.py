@@ -54,7 +54,7 @@ def _sample(corpus, domain, asked):
 def _texts(column): return [text for text in column if isinstance(text, str) and text.strip()]
 
 def describe_domain(
-    drawn:pd.DataFrame,         # Sampled rows, a column a side
+    drawn:pd.DataFrame,         # Sampled rows, a column for each side
     asked:Questions,            # What to compute
     advance:Callable=lambda n: None, # Called with the number of sentences that are done
 ) -> pd.DataFrame:              # side, metric, value, low, high, n, protocol

@@ -55,7 +55,7 @@ def _gather(ids, offsets, who, slot):
 # %% ../../nbs/51_training.averages.ipynb #238bab44
 @dataclass(frozen=True)
 class Gathered:
-    "Some sentences as one feature has them."
+    "Tokens of some sentences for one feature."
     tokens: np.ndarray # [T] int32 rows, end to end
     ends: np.ndarray   # [n + 1] where each sentence begins, and T
     owner: np.ndarray  # [T] int32, token to sentence
@@ -63,8 +63,8 @@ class Gathered:
 
 def gather(
     packed:Packed,     # Sentences
-    who:np.ndarray,    # [n] int32, which of them
-    rows:int,          # Rows of the matrix; all of the sentences' are below it
+    who:np.ndarray,    # [n] int32 numbers of the sentences
+    rows:int,          # Rows of the matrix; every token's row is smaller
 ) -> Gathered:         # Their tokens
     "Tokens of some sentences, numbered."
     tokens, ends, owner, *n = _gather(packed.ids, packed.offsets, who, slot_table(rows))
@@ -134,7 +134,7 @@ class AverageStep:
         joined:str='concat',     # How several become one: `concat` (each at unit length), `plain` (as they are), `sum`
         margin:float=0.4,        # Of the loss
         sides:int=2,             # 2: hinges of both sides, 1: of the first
-        teacher_weight:float=1., # What counts the part of a teacher in the loss
+        teacher_weight:float=1., # Weight of the teacher's part of the loss
         teacher_scale:float=1.,  # Factor of the cosines before they are compared with a teacher's; 0: the best one
     ):
         self.optimizer, self.features, self.joined = optimizer, list(features), joined
@@ -145,7 +145,7 @@ class AverageStep:
 
     def gather(self,
         packs:dict[str, Packed],  # Sentences by feature
-        who:np.ndarray,           # [n] int32, which of them
+        who:np.ndarray,           # [n] int32 numbers of the sentences
     ) -> list[Gathered]:          # Of each feature
         "Tokens of some sentences."
         return [gather(packs[f], who, len(w)) for f, w in zip(self.features, self.weights.values())]
@@ -185,7 +185,7 @@ def encode(self:AverageStep,
 
 @patch
 def _read_players(self:AverageStep, packs, pairs, p1, p2):
-    "Who takes part and where, their numbers, their tokens, their vectors."
+    "Distinct sentences of the mini-batch, their places, tokens and vectors."
     known, self.known = self.known, None
     if known and known[0] is packs and known[1] == self.optimizer.steps and len(pairs) == len(p1):
         own, negatives = np.stack([2 * pairs, 2 * pairs + 1]), np.stack([p1, p2])[:, pairs]
@@ -203,7 +203,7 @@ def learn(self:AverageStep,
     lengths:list[np.ndarray],  # From `read`
     d_nd:np.ndarray,           # [n, d] their gradient
 ):
-    "Hand each matrix its part of a gradient, and step."
+    "Give each matrix its part of the gradient, and run the optimizer."
     for w, g, part_nd in zip(self.weights.values(), gathered, self.part_gradients(x_nd, lengths, d_nd)):
         w.scattered.append(scattered(g, part_nd))
     self.optimizer.step()
@@ -214,7 +214,7 @@ def part_gradients(self:AverageStep,
     lengths:list[np.ndarray],  # From `read`
     d_nd:np.ndarray,           # [n, d] their gradient
 ) -> list[np.ndarray]:         # Gradient of each part's means, [n, size of the part]
-    "What the gradient of the vectors is for each part."
+    "Gradient of each part's means from that of the vectors."
     if len(self.weights) == 1 or self.joined == 'sum': return [d_nd] * len(self.weights)
     sizes = [w.shape[1] for w in self.weights.values()]
     starts = np.cumsum([0, *sizes[:-1]])
@@ -232,7 +232,7 @@ def step(self:AverageStep,
     p2:np.ndarray,            # The same of the second sides
     teacher:np.ndarray|None=None, # [2n, e] a teacher's vectors of all sentences of the mega-batch
 ) -> Step:                    # Its figures
-    "Read, compare, learn."
+    "One training step: read the vectors, compute loss and gradient, update."
     last = max(p1.max(), p2.max(), 2 * pairs.max() + 1)
     if last >= 2 * len(p1): raise IndexError(f'sentences up to {last} of {2 * len(p1)}')
     place, who, gathered, x_nd, lengths = self._read_players(packs, pairs, p1, p2)

@@ -31,20 +31,20 @@ def adam_slow(
 
 # %% ../../nbs/51_training.optimizer.ipynb #aa9eb104
 class Optimizer(Protocol):
-    "What the training loop asks of an optimizer."
+    "Protocol between the training loop and an optimizer."
     def step(self): "Use and clear the gradients."
     def settled(self) -> dict[str, Tensor]: "All parameters by name, every row up to date; training is not affected."
-    def state(self) -> dict[str, Tensor]: "What a checkpoint has to hold, beside the parameters."
+    def state(self) -> dict[str, Tensor]: "The optimizer's part of a checkpoint."
 
     def read(
         self,
         rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
-    ): "These rows are about to be read."
+    ): "Prepare rows that the loop is about to read."
 
     def load(
         self,
         state: dict[str, Tensor], # From `state`
-    ): "Continue from such a state."
+    ): "Continue from a checkpoint's state."
 
 # %% ../../nbs/51_training.optimizer.ipynb #6e1e6f8b
 class DenseAdam:
@@ -55,8 +55,8 @@ class DenseAdam:
         learning_rate: float | np.ndarray = 1e-3, # Step size, or that of each step (the last one holds from there on)
         reference: bool = False, # Epsilon as in Lasagne (the 2018 program)
         decay: float = 0.0, # L2 of everything but embeddings: adds `decay` times the parameter to its gradient
-        pull: float = 0.0, # Pull of embeddings towards where they started: adds `pull` times the distance
-        clip: float = 0.0, # Most norm of all gradients together; 0: as they are
+        pull: float = 0.0, # Pull of embeddings towards their initial values: adds `pull` times the distance
+        clip: float = 0.0, # Largest norm of all gradients together (clipping); 0: no clipping
     ):
         self.parameters, self.reference, self.pull, self.clip, self.steps = parameters, reference, pull, clip, 0
         self.rates = np.atleast_1d(np.asarray(learning_rate, np.float64))
@@ -69,7 +69,7 @@ class DenseAdam:
     def read(
         self,
         rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
-    ): "Nothing: every row is up to date."
+    ): "Do nothing, since every row is up to date."
 
     def settled(self) -> dict[str, Tensor]: # By name
         "The parameters themselves."
@@ -96,7 +96,7 @@ def step(self: DenseAdam):
 def state(
     self: DenseAdam,
 ) -> dict[str, Tensor]: # `<parameter>.m`, `<parameter>.v` and `steps`
-    "What a checkpoint has to hold, beside the parameters."
+    "The optimizer's part of a checkpoint."
     used = {name: p for name, p in self.parameters.items() if p in self.adam.state}
     moments = {f'{name}.{letter}': self.adam.state[p][key] for name, p in used.items()
                for letter, key in (('m', 'exp_avg'), ('v', 'exp_avg_sq'))}
@@ -108,7 +108,7 @@ def load(
     self: DenseAdam,
     state: dict[str, Tensor], # From `state`
 ):
-    "Continue from a state, so that the next step has the same bits."
+    "Continue from a state; the next step gives the same bits."
     self.steps = int(state['steps'])
     for name, p in self.parameters.items():
         if f'{name}.m' in state:

@@ -39,30 +39,30 @@ from .teacher import teacher_loss
 # %% ../../nbs/52_training.steppers.ipynb #6a41b441
 class Stepper(Protocol):
     "Encodes mega-batches and takes their steps."
-    optimizer: Optimizer # Its `steps` count the steps; `settled()` gives the weights
+    optimizer: Optimizer # `optimizer.steps` counts the steps; `settled()` gives the weights
     search: Callable # Finds the hardest negatives among vectors that `encode` gave: `mine` or `mine_compiled`
 
     def encode(
         self,
         mega: MegaBatch, # n pairs
     ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
-        "Vectors under the present weights, without gradients."
+        "Vectors with the present weights, without gradients."
 
     def steps(
         self,
         mega: MegaBatch, # n pairs
         negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
-    ) -> Iterator[Step]: # The figures of each mini-batch
+    ) -> Iterator[Step]: # The metrics of each mini-batch
         "One optimizer step for each mini-batch."
 
 # %% ../../nbs/52_training.steppers.ipynb #553a210c
 PIECE = 2_000 # Sentences that are encoded at a time
-TIME_STEP = 10_000_000 # Numbers (40 MB) of one step in time of a piece, up to which a piece may be larger
+TIME_STEP = 10_000_000 # Largest size of one time step of a larger piece, in numbers (40 MB)
 
 def _on_cpu(device): return torch.device(device).type == 'cpu'
 
 def _optimizer(layer, config, data, ranks):
-    "Dense Adam, or the one that equals it on the rows in use."
+    "Dense Adam, or deferred Adam where possible."
     postponed = _on_cpu(ranks.device) and not (config.pull or config.clip)
     rates = learning_rates(config, len(data), config.batch_size * ranks.world)
     layer.train_with(postponed, config.dropout, config.word_dropout)
@@ -90,7 +90,7 @@ class AutogradStepper:
         if not _on_cpu(ranks.device): return
         widths = [part.time_width for part in leaves(layer)]
         self.search = partial(mine_compiled, share=(ranks.rank, ranks.world), together=ranks.together)
-        if all(widths): self.threads = in_jobs  # averages need OpenMP's threads
+        if all(widths): self.threads = in_jobs  # averages use OpenMP's threads
         if any(widths): self.piece = min(max(TIME_STEP // max(widths), PIECE), 4 * PIECE)
 
 # %% ../../nbs/52_training.steppers.ipynb #a5fb758c
@@ -100,7 +100,7 @@ def encode(
     self: AutogradStepper,
     mega: MegaBatch, # n pairs
 ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
-    "Vectors under the present weights, piece by piece."
+    "Vectors with the present weights, piece by piece."
     own = self.ranks.share(np.arange(2 * len(mega)))
     with self.threads():
         vectors = [self.read(mega, k) for k in batches_of(own, self.piece)]
@@ -112,7 +112,7 @@ def read(
     self: AutogradStepper,
     mega: MegaBatch, # Sentences
     k: np.ndarray, # Which of them
-) -> Tensor: # (k, d) vectors, with a graph where gradients are on
+) -> Tensor: # (k, d) vectors, with an autograd graph unless gradients are off
     "Encode some sentences, after telling the optimizer which rows that reads."
     batch = mega.take(k, self.ranks.device)
     if self.layer.sparse: self.optimizer.read(self.layer.rows(batch))
@@ -125,7 +125,7 @@ def steps(
     self: AutogradStepper,
     mega: MegaBatch, # n pairs
     negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
-) -> Iterator[Step]: # The figures of each mini-batch
+) -> Iterator[Step]: # The metrics of each mini-batch
     "One optimizer step for each mini-batch."
     for pairs in batches_of(np.arange(len(mega)), self.batch):
         with self.threads(): step = self.step(mega, pairs, negatives)
@@ -136,8 +136,8 @@ def step(
     self: AutogradStepper,
     mega: MegaBatch, # n pairs
     pairs: np.ndarray, # Pairs of the mini-batch, as numbers within the mega-batch
-    negatives: np.ndarray, # (2, n) as `steps` has them
-) -> Step: # Its figures
+    negatives: np.ndarray, # (2, n) as in `steps`
+) -> Step: # Its metrics
     "One optimizer step."
     own, device = self.ranks.share(pairs), self.ranks.device
     who, share = np.stack([2 * own, 2 * own + 1, *negatives[:, own]]), len(own) / len(pairs)
@@ -162,7 +162,7 @@ def compare(
     who: np.ndarray, # (4, b) sentence numbers: first sides, second sides, the negatives of each (-1 for none)
 ) -> tuple[Tensor, Tensor | None]: # (3 * b) cosines: of pairs, first sides with their negatives, second sides with
     # theirs; how far all cosines are from the teacher's, None without one
-    "Encode each sentence of a mini-batch once, and compare; differentiable."
+    "Encode each sentence of a mini-batch once, and compute its cosines; differentiable."
     n = number_rows(np.where(who < 0, who[0], who).ravel().astype(np.int32), 2 * len(mega))
     a, b, p, q = n.place.astype(np.int64).reshape(who.shape)
     vectors = self.read(mega, n.rows.astype(np.int64))
@@ -208,7 +208,7 @@ class CompiledStepper:
                                    config.teacher_weight, config.teacher_scale)
 
     def encode(self, mega): # of n pairs
-        "(n, 2, d) vectors under the present weights."
+        "(n, 2, d) vectors with the present weights."
         vectors = self.paced('encode', len(mega), partial(self.kernels.encode, mega.packs))
         return torch.from_numpy(vectors).view(len(mega), 2, -1)
 
@@ -224,9 +224,9 @@ def paced(
     self: CompiledStepper,
     name: str, # `encode` or `step`
     size: int, # Pairs
-    work: Callable, # Does it
+    work: Callable, # The work: a function without arguments
 ): # What `work` returns
-    "Do some work with all threads or with one, whichever was faster of late."
+    "Run `work` with all threads or with one, whichever was faster recently."
     threads = torch.get_num_threads()
     if threads == 1: return work()
     def alone():
@@ -255,7 +255,7 @@ class ResidentStepper:
         self.optimizer.adam = self.resident.adam
 
     def encode(self, mega): # of n pairs
-        "(n, 2, d) vectors under the present weights, on the device."
+        "(n, 2, d) vectors with the present weights, on the device."
         return encode_resident(self.resident, _sentences(mega).ravel(), PIECE).view(len(mega), 2, -1)
 
 def _sentences(mega): return 2 * mega.rows[:, None] + [0, 1]
@@ -266,8 +266,8 @@ def steps(
     self: ResidentStepper,
     mega: MegaBatch, # n pairs
     negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
-) -> Iterator[Step]: # The figures of each mini-batch
-    "One optimizer step for each mini-batch; all are taken before the first one is reported."
+) -> Iterator[Step]: # The metrics of each mini-batch
+    "One optimizer step for each mini-batch; metrics are reported after all steps."
     self.resident.steps = done = self.optimizer.steps
     losses, cosines = learn(self.resident, _sentences(mega), negatives)
     cosines[1:][negatives < 0] = -np.inf
@@ -280,8 +280,8 @@ def steps(
 # %% ../../nbs/52_training.steppers.ipynb #43618d3f
 def plain(
     config: OptimizerConfig, # Of a run
-) -> bool: # Whether compiled steps can do it
-    "Whether only the margin loss and Adam are asked for."
+) -> bool: # Whether compiled steps support it
+    "Whether the config needs only the margin loss and Adam."
     others = config.dropout, config.word_dropout, config.pull, config.clip
     return config.loss == 'margin' and not any(others)
 
@@ -289,9 +289,9 @@ def stepper_kind(
     layer: Layer, # Of an encoder
     config: TrainConfig, # Of a run
     device: str, # `cpu`, `cuda` or `cuda:N`
-    processes: int = 1, # That train together
+    processes: int = 1, # Processes that train together
 ) -> type[Stepper]: # To be called with layer, config, data and processes
-    "Choose how to take steps."
+    "Choose the stepper of a run."
     if processes > 1 or not layer.as_averages() or not plain(config.optimizer): return AutogradStepper
     if _on_cpu(device): return CompiledStepper
     published = config.optimizer.epsilon == 'lasagne' or config.mining.exclude == 'pair'
@@ -302,7 +302,7 @@ def figures_of(
     step: Step, # Of a mini-batch
     margin: float, # Of the loss
 ) -> Figures: # `loss`, `active`, `cosine_pairs` and `cosine_negatives`, for one step; with a teacher also `teacher`
-    "The figures of a step, to be averaged with those of others."
+    "The metrics of a step, to be averaged over several steps."
     positive, negatives = step.positive, step.negatives
     there = negatives > -np.inf
     figures = dict(

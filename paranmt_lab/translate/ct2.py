@@ -97,7 +97,8 @@ def options(self:CTranslate2Engine,
     d:Decoding, # How hypotheses are looked for
 ) -> dict:      # Arguments of `translate_batch`, the longest output apart
     "CTranslate2's options of a way of decoding."
-    common = dict(num_hypotheses=d.n_best, return_scores=True, length_penalty=1, disable_unk=True, use_vmap=self.short)
+    common = dict(num_hypotheses=d.n_best, return_scores=True, length_penalty=1, disable_unk=True, use_vmap=self.short,
+                  no_repeat_ngram_size=d.no_repeat)
     if d.method == 'sample':
         return (common | dict(beam_size=1, sampling_topk=d.top_k, sampling_topp=d.top_p,
                               sampling_temperature=d.temperature))

@@ -56,7 +56,7 @@ def pairs_of_shard(
 ) -> pa.Table:     # Rows of the shard of pairs
     "Join one shard of the bitext with the hypotheses of its sources."
     rows = pa.Table.from_batches(bitext.batches(CARRIED, shard), pa.schema([PAIRS.field(c) for c in CARRIED]))
-    query = 'SELECT source_id FROM rows JOIN sources USING (source) ORDER BY pair_id'
+    query = f'SELECT source_id FROM rows JOIN sources ON rows.{job.side} = sources.source ORDER BY pair_id'
     with open_sources(cache) as con: ids = con.execute(query).fetchnumpy()['source_id']
     hypotheses, owner = _hypotheses_of(ids, cache, job.part_size)
     pairs = rows.drop_columns(['pair_id']).take(owner)
@@ -71,6 +71,7 @@ def translate_corpus(
     s:Settings|None=None,    # Settings: how many worker processes, on what device; None reads them
     decoding:Decoding=Decoding(), # How hypotheses are looked for, and how many are kept
     part_size:int=10_000,    # Distinct sources translated between two writes
+    side:str='source',       # Column that the engine reads: `source`, or `reference` for a generator of paraphrases
     cluster:str='',          # `ray` spreads the parts over a cluster; nothing stays on this machine
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
 ) -> Corpus:                 # The corpus of pairs; incomplete after a request to stop
@@ -87,11 +88,11 @@ def translate_corpus(
     begun = Corpus.open(name, s).manifest('translate') if name in list_corpora(s) else {}
     good, bad = readable(bitext, thorough=not begun or bool(begun.get('damaged')))
     if not begun:
-        need_sources(bitext, sorted(good))
-        compare_languages(bitext, sorted(good), opened)
+        need_sources(bitext, sorted(good), side)
+        compare_languages(bitext, sorted(good), opened, side)
     target = Corpus.create(name, s) # all is checked that can be refused
     with locked(target.folder):
-        job = Job(opened.identity, bitext.name, good, decoding, part_size)
+        job = Job(opened.identity, bitext.name, good, decoding, part_size, side)
         facts = claim(target, job, bad)
         remove_unfinished(target.folder)
         _translate(bitext, target, opened, key, job, facts, s, cluster, show)
@@ -142,7 +143,7 @@ def _renumber(bitext, cache, job, late):
     old = numbered_shards(cache) if before else set()
     last = part_path(cache, before // job.part_size)
     if old and not old >= set(shards) and before % job.part_size: last.unlink(missing_ok=True)
-    number_sources(bitext, cache, shards, late)
+    number_sources(bitext, cache, shards, late, job.side)
 
 # %% ../../nbs/22_translate.driver.ipynb #daad772a
 def _damaged(bitext, target, facts, bad):

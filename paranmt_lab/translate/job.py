@@ -24,10 +24,12 @@ class Job:
     shards: dict          # Its shards' checksums
     decoding: Decoding = Decoding() # Beam 12, the best one (`paranmt`, section 3)
     part_size: int = 10_000 # Distinct sources translated between two writes
+    side: str = 'source'  # Column that the engine reads: `source` or `reference`
 
     def facts(self) -> dict: # As JSON has it
         "The job as the manifest keeps it; of the decoding only what decides anything."
-        own = {k: v for k, v in asdict(self).items() if k != 'decoding'}
+        plain = ['decoding'] + ['side'] * (self.side == 'source') # jobs of translations do not name it
+        own = {k: v for k, v in asdict(self).items() if k not in plain}
         return json.loads(canonical(own | decides(self.decoding)))
 
 # %% ../../nbs/22_translate.job.ipynb #b7a4a08e

@@ -184,6 +184,7 @@ def _settings(self:MarianEngine, d, limit):
                      length_penalty=1.))
     return GenerationConfig(**{k: v for k, v in how.items() if v is not None}, num_return_sequences=d.n_best,
                             min_new_tokens=1, max_new_tokens=limit, bad_words_ids=[[self.pad], [self.unk]],
+                            no_repeat_ngram_size=d.no_repeat,
                             renormalize_logits=True, eos_token_id=self.eos, pad_token_id=self.pad,
                             decoder_start_token_id=self.model.config.decoder_start_token_id)
 
@@ -236,6 +237,7 @@ def _grown(self:MarianEngine, group, step, penalty, width, done):
 @patch
 def _diverse(self:MarianEngine, ids, mask, d, limit):
     "Target ids of the hypotheses of one source, by groups of beams."
+    if d.no_repeat: raise ValueError(f'no_repeat = {d.no_repeat}: the diverse beam of transformers has 0 only')
     encoded = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
     width = d.beam_size // d.groups
     groups, done = [[(0., [])] for _ in range(d.groups)], [[] for _ in range(d.groups)]

@@ -53,6 +53,7 @@ class Decoding:
     top_k: int = 0         # Sample: only from the k best pieces; 0 takes all
     top_p: float = 1.      # Sample: only from the best pieces of this probability together
     seed: int = 0          # Sample: seed
+    no_repeat: int = 0     # Length of the n-grams that may not come twice in a translation; 0 allows all
 
     def __post_init__(self): _check_decoding(self)
 
@@ -69,8 +70,8 @@ def _check_decoding(d):
         raise ValueError(f'n_best = {d.n_best}, expected 1 to {name}{most}')
     if d.method == 'diverse' and (d.groups < 2 or d.beam_size % d.groups):
         raise ValueError(f'groups = {d.groups}, expected at least 2, and a divisor of beam_size = {d.beam_size}')
-    if d.diversity < 0 or d.temperature <= 0 or d.top_k < 0 or not 0 < d.top_p <= 1 or d.seed < 0:
-        raise ValueError(f'{d}: expected diversity, top_k and seed of at least 0, '
+    if d.diversity < 0 or d.temperature <= 0 or min(d.top_k, d.seed, d.no_repeat) < 0 or not 0 < d.top_p <= 1:
+        raise ValueError(f'{d}: expected diversity, top_k, seed and no_repeat of at least 0, '
                          'a temperature above 0, and top_p above 0 and at most 1')
 
 # %% ../../nbs/12_translate.protocol.ipynb #dacd174a
@@ -82,7 +83,8 @@ def decides(
     decoding:Decoding, # A way of decoding
 ) -> dict:             # Name to value
     "The options that decide the output."
-    return {name: value for name, value in asdict(decoding).items() if name in _DECIDES[decoding.method]}
+    named = *_DECIDES[decoding.method], *(['no_repeat'] if decoding.no_repeat else [])
+    return {name: value for name, value in asdict(decoding).items() if name in named}
 
 # %% ../../nbs/12_translate.protocol.ipynb #9dd0f10e
 def decoding_told(

@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
+from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 from ..jobs.averaging import MovingAverage
@@ -104,14 +105,44 @@ class Seq2SeqLearner(Learner):
     ):
         torch.manual_seed(config.seed)
         self.config, self.prepared, self.processes = config, prepared, processes or Processes()
+        self.vocabulary = vocabulary
         self.at, self.share = Position(), 1. # share of the pairs that this epoch draws from
         self.device = self.processes.device
-        self.model = build_model(config, vocabulary).to(self.device)
-        if self.device == 'cpu': self.model.set_attn_implementation('eager')
+        self.model = self.build().to(self.device)
         self.weights = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         self.average = MovingAverage(self.weights, config.average)
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01,
                                       fused=True)
+
+    kept = 'transformers' # Folder of the finished model in the run
+
+    def build(self):
+        model = build_model(self.config, self.vocabulary)
+        if self.device == 'cpu': model.set_attn_implementation('eager')
+        return model
+
+    def hold_pad(self): hold_pad(self.model)
+
+    def loss(self,
+        model:nn.Module,        # Model
+        source_BS:torch.Tensor, # Source pieces, padded
+        target_BT:torch.Tensor, # Target pieces, padded
+        smoothing:float=0.,     # Label smoothing
+    ) -> torch.Tensor:          # Sum over all target pieces
+        return translation_loss(model, source_BS, target_BT, smoothing)
+
+    def write(self,
+        model:nn.Module, # Model in evaluation mode
+        arrays:Arrays,   # Pairs of which the sources are read
+        most:int,        # The first so many
+    ) -> list[str]:      # A translation each
+        return greedy(model, arrays, self.prepared.target, most)
+
+    def save_files(self,
+        folder:Path,     # Folder to write to
+        model:nn.Module, # Model to write
+    ):
+        _write_model(folder, model, self.prepared.folder, self.config)
 
 # %% ../../nbs/21_translate.training.ipynb #06c94837
 def precision(
@@ -152,9 +183,9 @@ def gradient(self:Seq2SeqLearner,
     if not len(own := rows[rank::world]):  # a batch of one long pair, and another process has it
         for p in self.weights.values(): p.grad = torch.zeros_like(p)
         return torch.zeros(()), pieces
-    batch = [x.to(self.device) for x in train.batch(own, self.model.config.pad_token_id)]
+    batch = [x.to(self.device) for x in train.batch(own, self.vocabulary)]
     with half_precision(self.device, c.bf16):
-        loss = translation_loss(self.model, *batch, c.label_smoothing)
+        loss = self.loss(self.model, *batch, c.label_smoothing)
     (loss / pieces).backward()
     return loss.detach(), pieces
 
@@ -178,7 +209,7 @@ def step(self:Seq2SeqLearner,
     self.adam.param_groups[0]['lr'] = learning_rate(c, number)
     torch.nn.utils.clip_grad_norm_(self.weights.values(), c.clip)
     self.adam.step()
-    hold_pad(self.model)
+    self.hold_pad()
     self.average.update(number)
     yield Figures({'loss': loss}, pieces)
 
@@ -191,9 +222,8 @@ def moment(self:Seq2SeqLearner) -> dict: # `rate` and `epoch`
 @patch
 def averaged(self:Seq2SeqLearner) -> MarianMTModel: # A copy of the model, ready for use
     "The model with its averaged weights."
-    model = build_model(self.config, self.model.config.pad_token_id)
+    model = self.build()
     model.load_state_dict(self.average.mean, strict=False)
-    model.tie_weights()
     return model.eval()
 
 # %% ../../nbs/21_translate.training.ipynb #40aaf1da
@@ -222,14 +252,16 @@ def load_state_dict(self:Seq2SeqLearner,
 # %% ../../nbs/21_translate.training.ipynb #0fd898e8
 @torch.no_grad()
 def held_out_loss(
-    model:MarianMTModel,    # Model in evaluation mode
+    model:nn.Module,        # Model in evaluation mode
     arrays:Arrays,          # Held-out pairs
     batch_tokens:int=6_400, # Padded pieces in a batch
+    loss:Callable=translation_loss, # Of model, sources and targets: the sum over target pieces
+    pad:int|None=None,      # Id of the pad; None: that of a Marian model
 ) -> float:                 # Nats a target piece, not smoothed
     "Cross entropy on pairs that training has not seen."
-    pad, device, total = model.config.pad_token_id, model.device, 0.
+    total, pad = 0., model.config.pad_token_id if pad is None else pad
     for rows in epoch_batches(arrays.lengths, np.ones(len(arrays.lengths)), batch_tokens, (0, 0)):
-        total += translation_loss(model, *(x.to(device) for x in arrays.batch(rows, pad))).item()
+        total += loss(model, *(x.to(model.device) for x in arrays.batch(rows, pad))).item()
     return total / len(arrays.target)
 
 # %% ../../nbs/21_translate.training.ipynb #2600d536
@@ -261,18 +293,18 @@ def evaluate(self:Seq2SeqLearner) -> dict: # `bleu`, where the config asks for i
     c, data, figures = self.config, self.prepared, {}
     model = self.averaged().to(self.device)
     if c.development:
-        written = greedy(model, data.dev, data.target, c.development)
+        written = self.write(model, data.dev, c.development)
         figures['bleu'] = BLEU().corpus_score(written, [data.references]).score
-    return figures | dict(held_out=held_out_loss(model, data.dev))
+    return figures | dict(held_out=held_out_loss(model, data.dev, loss=self.loss, pad=self.vocabulary))
 
 # %% ../../nbs/21_translate.training.ipynb #89b81833
 @patch
 def save(self:Seq2SeqLearner,
     folder:Path, # Folder of the model
 ):
-    "Write the averaged model in the layout of Marian models on the hub."
+    "Write the averaged model; one of Marian's architecture in the layout of such models on the hub."
     with whole_folder(folder, lambda older: True) as part:
-        _write_model(part, self.averaged(), self.prepared.folder, self.config)
+        self.save_files(part, self.averaged())
 
 def _write_model(folder, model, prepared, config):
     "The files of the layout."
@@ -318,6 +350,7 @@ def train_nmt(
     pairs:pd.DataFrame,      # Its two columns and `corpus`; `source_lang` where the config is silent
     s:Settings|None=None,    # Settings; None reads them
     show:bool|None=None,     # Draw the progress bar; None: on a terminal
+    kind:type=Seq2SeqLearner, # What learns
 ) -> Run:                    # The run, finished unless it was stopped
     "Train a translation model, or resume its training."
     s = s or settings()
@@ -329,8 +362,8 @@ def train_nmt(
             run = _begun(config, pairs, s)
         if run.finished: return run
         prepared = read_prepared(run, config)
-        learner = Seq2SeqLearner(config, prepared.facts['pieces'], prepared, processes)
-        plan = Plan(config.steps, steps=config.steps, model='transformers', patience=config.patience,
+        learner = kind(config, prepared.facts['pieces'], prepared, processes)
+        plan = Plan(config.steps, steps=config.steps, model=kind.kept, patience=config.patience,
                     evaluate_every=config.evaluate_every, checkpoint_every=config.checkpoint_every)
         fit(learner, run, plan, processes, show)
     return run

@@ -1,0 +1,250 @@
+"""A canonicaliser as in `paranmt`, section 6: its pairs, its training, its figures on held-out pairs.
+
+    python nbs/papers/generation.py pairs
+        # the corpus `canonical`: short pairs of the resources that the scorer calls paraphrases
+    python nbs/papers/generation.py train
+        # the run and the model `canonicaliser`; some forty minutes of one core
+    python nbs/papers/generation.py transformer
+        # the run and the model `canonicaliser-transformer` on the same pairs, for the same time
+    python nbs/papers/generation.py lm
+        # models/canonical: a trigram model of 30,000 references of the training pairs, for perplexities
+    python nbs/papers/generation.py measure
+        # generation.json: held-out pairs, JFLEG's development set, planted errors, twenty examples of our own sample
+
+PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `eval/jfleg`. Every step goes on where it was
+stopped."""
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sacrebleu.metrics import BLEU
+
+from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.evaluation.gleu import gleu
+from paranmt_lab.filters.language_model import perplexity
+from paranmt_lab.filters.lm_training import train_lm
+from paranmt_lab.generation.config import GeneratorConfig
+from paranmt_lab.generation.engine import GeneratorEngine
+from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
+from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.jobs.run import Run
+from paranmt_lab.models import open_model
+from paranmt_lab.settings import read_json, settings, write_json
+from paranmt_lab.translate.protocol import Decoding
+
+FILE = Path(__file__).with_suffix('.json')
+SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
+MEASURED, EXAMPLES, BEAM = 75, 20, 4 # Held-out pairs of a domain, examples, beams
+WORDS = 20           # Words of a sentence at most
+SCORE = .7           # Paraphrase score of a pair at least
+HELD_OUT = dict(news=400, captions=200, tatoeba=200, simplified=200) # Segments kept from training, by domain
+CAPTIONS = 40_000    # Pairs of captions at most: they are loose paraphrases
+FILES = dict(captions=['multi30k-captions'], tatoeba=['tatoeba-pivot', 'newstest-2refs'],
+             simplified=['asset', 'turkcorpus'])
+
+
+def read(file, s): return pd.read_parquet(s.resources / f'train/paraphrase/{file}.parquet')
+
+
+def short(pairs):
+    "Pairs of 3 to `WORDS` words on both sides that differ."
+    words = [pairs[side].str.count(r'\S+') for side in ('reference', 'translation')]
+    return pairs[words[0].between(3, WORDS) & words[1].between(3, WORDS) & (pairs.reference != pairs.translation)]
+
+
+def news(s):
+    "References with systems' translations, and one system's translation with another's."
+    found = read('wmt21-23', s).rename(columns=dict(hypothesis='translation'))
+    mixed = found.drop_duplicates(['segment', 'translation']).sample(frac=1, random_state=0)
+    place = mixed.groupby('segment').cumcount()
+    other = (place + 1) % mixed.groupby('segment').translation.transform('size')
+    beside = pd.merge(mixed.assign(place=other)[['segment', 'translation', 'place']],
+                      mixed.assign(place=place)[['segment', 'translation', 'place']], on=['segment', 'place'])
+    systems = beside.rename(columns=dict(translation_x='reference', translation_y='translation'))
+    columns = ['segment', 'reference', 'translation']
+    return pd.concat([found[columns], systems[columns]]).assign(corpus='news')
+
+
+def others(domain, s):
+    "Pairs of files with two sentences; those of two translations in both directions."
+    found = pd.concat([read(file, s).assign(segment=lambda f: file + f.segment.astype(str)) for file in FILES[domain]])
+    found = found.rename(columns=dict(sentence1='reference', sentence2='translation')).assign(corpus=domain)
+    if domain == 'captions': return short(found).sample(CAPTIONS, random_state=0)
+    if domain == 'simplified': return found
+    turned = found.rename(columns=dict(reference='translation', translation='reference'))
+    return pd.concat([found, turned])
+
+
+def make_pairs(s):
+    "The corpus; pairs of held-out segments have a domain of their own."
+    pairs = short(pd.concat([news(s), *(others(domain, s) for domain in FILES)], ignore_index=True))
+    pairs = pairs.drop_duplicates(['reference', 'translation']).sample(frac=1, random_state=0, ignore_index=True)
+    similar = open_model('paraphrase-scorer', s).similarity(list(pairs.reference), list(pairs.translation))
+    pairs, rng = pairs[similar >= SCORE].reset_index(drop=True), np.random.default_rng(0)
+    for domain, n in HELD_OUT.items():
+        within = pairs.corpus == domain
+        segments = rng.choice(pairs.segment[within].unique(), n, replace=False)
+        pairs.loc[within & pairs.segment.isin(segments), 'corpus'] = f'{domain}, held out'
+    pairs['segment'] = [segment_of(str(x)) for x in pairs.segment]
+    corpus = Corpus.create('canonical', s)
+    for shard, start in enumerate(range(0, len(pairs), 100_000)):
+        corpus.write_pairs(shard, pairs[start:start + 100_000])
+    print(pairs.corpus.value_counts().to_string())
+
+
+def config(name, **changes):
+    "Config of a training; sizes and steps are chosen for forty minutes of a core."
+    held_out = {f'{domain}, held out': -1 for domain in HELD_OUT}
+    common = dict(corpus='canonical', held_out=held_out, max_words=15, pieces=4_000, batch_tokens=1_600,
+                  evaluate_every=500, checkpoint_every=100, development=100)
+    return GeneratorConfig(name, **common | changes)
+
+
+LSTM = config('canonicaliser', dim=192, hidden=256, dropout=.1, steps=2_400, warmup=200, learning_rate=2e-3,
+              cooldown=.4, short_first=800, average=.998)
+
+TRANSFORMER = config('canonicaliser-transformer', architecture='transformer', dim=192, feed_forward=512,
+                     encoder_layers=4, decoder_layers=2, steps=2_400, warmup=400, learning_rate=1.5e-3, cooldown=.4,
+                     short_first=800, average=.998)
+
+
+def train(config, s):
+    run = train_generator(config, generator_pairs(Corpus.open('canonical', s), config), s)
+    if run.finished: print(ship_generator(run, s, f'python nbs/papers/generation.py {sys.argv[1]}').to_string())
+
+
+def best(engine, texts, **how):
+    return [hs[0].text for hs in engine.translate(list(texts), Decoding(BEAM, **how))]
+
+
+def judged(outputs, pairs, lm, scorers):
+    "Figures of some outputs for held-out pairs."
+    inputs, references = list(pairs.source), list(pairs.reference)
+    plain = lambda text: re.sub(r'\W+', ' ', text.lower()).strip()
+    figures = dict(bleu=BLEU().corpus_score(outputs, [references]).score,
+                   self_bleu=BLEU().corpus_score(outputs, [inputs]).score,
+                   copies=100 * float(np.mean([a == b for a, b in zip(outputs, inputs)])),
+                   copies_of_words=100 * float(np.mean([plain(a) == plain(b) for a, b in zip(outputs, inputs)])))
+    for name, scorer in scorers.items():
+        figures[f'to input, {name}'] = float(np.mean(scorer.similarity(outputs, inputs)))
+        figures[f'to reference, {name}'] = float(np.mean(scorer.similarity(outputs, references)))
+    figures['perplexity'] = float(np.nanmedian(perplexity(outputs, lm))) if lm else None
+    return figures | dict(words=float(np.mean([len(text.split()) for text in outputs])))
+
+
+def held_out_figures(engine, s):
+    "Outputs for held-out pairs, beside a copy of the input and the reference itself; a row for each domain and system."
+    held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
+    words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
+    held = held[(words[0] <= LSTM.max_words) & (words[1] <= LSTM.max_words)].drop_duplicates('source')
+    held = held.groupby('corpus').sample(MEASURED, random_state=0)
+    lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
+    scorers = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}
+    start = time.process_time()
+    systems = {'canonicaliser': best(engine, held.source)}
+    rate = len(held) / (time.process_time() - start)
+    systems |= {'canonicaliser, greedy': [h[0].text for h in engine.translate(list(held.source), Decoding(1))],
+                'copy of the input': list(held.source), 'reference': list(held.reference)}
+    rows = []
+    for domain in ('all', *sorted(held.corpus.unique())):
+        of = np.ones(len(held), bool) if domain == 'all' else (held.corpus == domain).to_numpy()
+        rows += [dict(domain=domain, system=name, n=int(of.sum()),
+                      **judged([x for x, inside in zip(outputs, of) if inside], held[of], lm, scorers))
+                 for name, outputs in systems.items()]
+    return dict(rows=rows, sentences_per_cpu_second=rate)
+
+
+def jfleg_figures(engine, s):
+    "GLEU on JFLEG's development set; sentences of at most 20 words beside all."
+    lines = lambda name: (s.resources / f'eval/jfleg/dev.{name}').read_text(encoding='utf-8').rstrip('\n').split('\n')
+    sources, references = lines('src'), list(zip(*(lines(f'ref{k}') for k in range(4))))
+    outputs = best(engine, sources)
+    # the references are tokenised: punctuation has blanks around it
+    outputs = [re.sub(r"(?<=\w)(n't|'\w+)\b", r' \1', re.sub(r'([.,!?;:()"])', r' \1 ', text)) for text in outputs]
+    short_ones = [i for i, text in enumerate(sources) if len(text.split()) <= WORDS]
+    rows = []
+    for name, of in (('all', range(len(sources))), (f'at most {WORDS} words', short_ones)):
+        score = lambda texts: gleu([sources[i] for i in of], [texts[i] for i in of], [references[i] for i in of])
+        first = [of_one[0] for of_one in references]
+        others = gleu([sources[i] for i in of], [first[i] for i in of], [references[i][1:] for i in of])
+        rows.append(dict(sentences=name, n=len(of), source=score(sources), canonicaliser=score(outputs),
+                         person=others))
+    return rows
+
+
+RULES = { # Each gives a sentence with a mistake, the wrong n-gram and the right one; None where it does not apply
+    'article dropped': (r'\b(\w+ )(the|a|an) (\w+)\b', r'\1\3'),
+    'wrong agreement': (r'\b(\w+) (is|are|was|were|has|have)\b', None),
+    'words swapped': (r'\b(\w+) (\w+) (\w+)\b', r'\1 \3 \2'),
+}
+OTHER = {'is': 'are', 'are': 'is', 'was': 'were', 'were': 'was', 'has': 'have', 'have': 'has'}
+
+
+def planted(sentence, rule):
+    "A sentence with a mistake, the wrong words and the right ones."
+    pattern, into = RULES[rule]
+    found = re.search(pattern, sentence)
+    if not found: return None
+    right = found.group()
+    wrong = f'{found.group(1)} {OTHER[found.group(2)]}' if into is None else found.expand(into)
+    return None if wrong == right else (sentence[:found.start()] + wrong + sentence[found.end():], wrong, right)
+
+
+def planted_figures(engine, s):
+    "Share of planted mistakes that are repaired, and of clean words that are kept, on held-out references."
+    held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet').drop_duplicates('source')
+    clean = held.source[held.source.str.count(r'\S+').between(5, LSTM.max_words)].sample(150, random_state=0)
+    rows, kept = [], dict(zip(clean, best(engine, clean)))
+    for rule in RULES:
+        errors = {text: found for text in clean if (found := planted(text, rule))}
+        outputs = best(engine, [wrong for wrong, _, _ in errors.values()])
+        has = lambda text, words: f' {words.lower()} ' in f" {re.sub(r'[^a-z0-9]+', ' ', text.lower())} "
+        repaired = [has(out, right) and not has(out, wrong) for out, (_, wrong, right) in zip(outputs, errors.values())]
+        left = [has(out, wrong) for out, (_, wrong, _) in zip(outputs, errors.values())]
+        clean_kept = [has(kept[text], right) for text, (_, _, right) in errors.items()]
+        rows.append(dict(rule=rule, n=len(errors), repaired=100 * float(np.mean(repaired)),
+                         left=100 * float(np.mean(left)), right_words_kept_in_clean=100 * float(np.mean(clean_kept))))
+    return rows
+
+
+def examples(engine, s):
+    "Twenty sentences of our own sample, drawn and not chosen, and the attention of the first three."
+    own = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
+    drawn = own[own.str.count(r'\S+') <= LSTM.max_words].drop_duplicates().sample(EXAMPLES, random_state=0)
+    found = engine.translate(list(drawn), Decoding(BEAM, 2))
+    diverse = engine.translate(list(drawn), Decoding(BEAM, 2, method='diverse', groups=4, diversity=1.))
+    sampled = engine.translate(list(drawn), Decoding(n_best=1, method='sample', temperature=.7, top_k=20))
+    rows = [dict(sentence=text, paraphrase=hs[0].text, second=hs[-1].text, diverse=ds[-1].text, sampled=ss[0].text,
+                 score=hs[0].score) for text, hs, ds, ss in zip(drawn, found, diverse, sampled)]
+    pictures = []
+    for row in rows[:3]:
+        read, written, weights = engine.attention(row['sentence'], row['paraphrase'])
+        pictures.append(dict(read=read, written=written, weights=weights.double().round(decimals=3).tolist()))
+    return dict(rows=rows, attention=pictures)
+
+
+def measure(s):
+    "generation.json."
+    run = Run.open(s.runs, 'canonicaliser')
+    engine = GeneratorEngine(run.folder / 'generator')
+    metrics = run.metrics()[['step', 'loss', 'held_out', 'bleu', 'rate']]
+    facts = dict(config=run.config, finished=run.finished, seconds=read_json(run.folder / 'progress.json')['seconds'],
+                 weights=sum(p.numel() for p in engine.network.parameters()), metrics=metrics.to_dict('records'))
+    found = dict(made=provenance(), command='python nbs/papers/generation.py measure', training=facts,
+                 held_out=held_out_figures(engine, s), jfleg=jfleg_figures(engine, s),
+                 planted=planted_figures(engine, s), examples=examples(engine, s))
+    write_json(FILE, found)
+
+
+if __name__ == '__main__':
+    s, step = settings(), sys.argv[1] if len(sys.argv) > 1 else ''
+    if step == 'pairs': make_pairs(s)
+    elif step == 'train': train(LSTM, s)
+    elif step == 'transformer': train(TRANSFORMER, s)
+    elif step == 'lm':
+        train_lm(Corpus.open('canonical', s), 'canonical', s, 30_000, where="corpus NOT LIKE '%held out'")
+    elif step == 'measure': measure(s)
+    else: raise SystemExit(__doc__)

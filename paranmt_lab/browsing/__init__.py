@@ -1,0 +1,1 @@
+"""Answers to the questions of the app on corpora of any size."""

@@ -1,0 +1,1 @@
+"""A project as a whole: lineage, names, pipelines."""

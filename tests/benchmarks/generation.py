@@ -1,0 +1,106 @@
+"""A generator's training and search: the LSTM of `paranmt`, section 6, against a transformer, and against Transformers.
+
+    python tests/benchmarks/generation.py [--repeat 3] [--sentences 64] [--steps 6]
+
+All systems turn by turn in one process with one thread; figures are by CPU time, the median of the turns and their
+range. Training: target pieces a CPU second on English pairs of the sample, both networks with as many weights.
+Search: sentences a CPU second at beams 1 and 8. The networks are untrained, and most sentences reach the limit of
+length; the pieces that were written are printed beside, since they differ between systems. The transformer is searched
+by CTranslate2 (float32 and int8) and, with the same weights, by `generate` of Transformers."""
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from paranmt_lab.generation.config import GeneratorConfig
+from paranmt_lab.generation.engine import GeneratorEngine
+from paranmt_lab.generation.training import LstmLearner
+from paranmt_lab.jobs.run import Run
+from paranmt_lab.jobs.workers import keep_freed_memory
+from paranmt_lab.settings import settings
+from paranmt_lab.translate.ct2 import CTranslate2Engine, convert
+from paranmt_lab.translate.data import divide, prepare, read_prepared
+from paranmt_lab.translate.marian import MarianEngine
+from paranmt_lab.translate.protocol import Decoding
+from paranmt_lab.translate.training import Seq2SeqLearner
+
+LSTM = GeneratorConfig('lstm', 'sample', 'en', pieces=1_000, dim=256, hidden=256, batch_tokens=2_000)
+TRANSFORMER = replace(LSTM, name='transformer', architecture='transformer', dim=256, feed_forward=640, encoder_layers=3,
+                      decoder_layers=2)
+
+
+def learners(folder):
+    "Both learners on the English sentences of the sample, each beside the next one."
+    english = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
+    pairs = pd.DataFrame(dict(reference=english, translation=english.shift(-1))).dropna().assign(corpus='sample')
+    made = {}
+    for config, kind in ((LSTM, LstmLearner), (TRANSFORMER, Seq2SeqLearner)):
+        run = Run.create(folder / 'runs', config.name, config)
+        prepare(run, config, divide(config, pairs))
+        prepared = read_prepared(run, config)
+        made[config.name] = kind(config, prepared.facts['pieces'], prepared)
+    return made, english.tolist()
+
+
+def pieces_per_second(learner, steps):
+    "Target pieces a CPU second of some steps."
+    batches, pieces = learner.batches(), 0
+    start = time.process_time()
+    for _ in range(steps):
+        pieces += sum(figures.weight for figures in learner.step(batches[learner.at.step % len(batches)]))
+        learner.at.step += 1
+    return pieces / (time.process_time() - start)
+
+
+def engines(made, folder):
+    "Engines of the learners' networks."
+    for name, learner in made.items(): learner.save(folder / name)
+    ct2 = {kind: convert(folder / 'transformer', folder / kind, kind) for kind in ('float32', 'int8')}
+    return {'LSTM, ours': GeneratorEngine(folder / 'lstm'),
+            **{f'transformer, CTranslate2 {kind}': CTranslate2Engine(where) for kind, where in ct2.items()},
+            'transformer, generate of Transformers': MarianEngine(folder / 'transformer')}
+
+
+def sentences_per_second(engine, sources, beam):
+    start = time.process_time()
+    found = engine.translate(sources, Decoding(beam))
+    return len(sources) / (time.process_time() - start), sum(hs[0].tokens for hs in found)
+
+
+def show(name, turns, what, more=''):
+    print(f'{name:40} {np.median(turns):8.1f} {what} ({min(turns):.1f} to {max(turns):.1f}){more}', flush=True)
+
+
+def main(o):
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory() as tmp:
+        made, english = learners(Path(tmp))
+        turns = {name: [] for name in made}
+        for learner in made.values(): pieces_per_second(learner, 2) # warms up
+        for _ in range(o.repeat):
+            for name, learner in made.items(): turns[name].append(pieces_per_second(learner, o.steps))
+        for name, learner in made.items():
+            weights = sum(p.numel() for p in learner.weights.values())
+            show(f'training, {name}', turns[name], 'target pieces/s', f', {weights:,} weights')
+        of, sources = engines(made, Path(tmp)), [text for text in english if len(text.split()) <= 10][:o.sentences]
+        for beam in (1, 8):
+            turns, written = {name: [] for name in of}, {}
+            for _ in range(o.repeat):
+                for name, engine in of.items():
+                    rate, written[name] = sentences_per_second(engine, sources, beam)
+                    turns[name].append(rate)
+            for name in of: show(f'beam {beam}, {name}', turns[name], 'sentences/s', f', {written[name]:,} pieces')
+
+
+if __name__ == '__main__':
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--repeat', type=int, default=3)
+    p.add_argument('--sentences', type=int, default=64)
+    p.add_argument('--steps', type=int, default=6)
+    main(p.parse_args())

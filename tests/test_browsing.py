@@ -1,0 +1,74 @@
+"""The index of a corpus for the app: interrupted, outdated and damaged, it never changes an answer."""
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from paranmt_lab.browsing import index, orders
+from paranmt_lab.browsing.index import Browsing, index_corpus, is_indexed, missing_parts
+from paranmt_lab.browsing.rows import blocks_path
+from paranmt_lab.corpus import Corpus
+from paranmt_lab.settings import settings
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    "Three shards and two measures, one of them with gaps and equal values."
+    made, rng = Corpus.create('made', replace(settings(), workspace=tmp_path)), np.random.default_rng(0)
+    for shard, n in enumerate((700, 700, 30)):
+        made.write_pairs(shard, dict(reference=[f'Reference {i} of {shard}.' for i in range(n)],
+                                     translation=[f'Translation {i % 50}.' for i in range(n)]))
+        made.write_measure('trigram_overlap', shard, rng.random(n))
+        made.write_measure('reference_length', shard, np.where(rng.random(n) < .2, np.nan, rng.integers(0, 4, n)))
+    return made
+
+
+def same_answers(corpus):
+    "Whether the pages see what the files hold."
+    fast, slow = Browsing(corpus.folder), Corpus(corpus.folder)
+    for m, low, high in (('trigram_overlap', .1, .7), ('reference_length', 0, 2), ('reference_length', None, None)):
+        assert fast.count(m, low, high) == slow.count(m, low, high)
+        assert fast.histogram(m, 9).equals(slow.histogram(m, 9))
+        assert fast.sample(30, m, low, high, 3).equals(slow.sample(30, m, low, high, 3))
+        for top in (False, True):
+            assert fast.ordered(m, low, high, 40, 250, top).equals(slow.ordered(m, low, high, 40, 250, top))
+
+
+def test_an_interrupted_index_is_resumed(corpus, monkeypatch):
+    "What was done before the end stays; the next call does the rest alone."
+    built, real = [], orders.build_order
+    def build(corpus, measure):
+        if built: raise KeyboardInterrupt
+        built.append(measure)
+        return real(corpus, measure)
+    monkeypatch.setattr(index, 'build_order', build)
+    with pytest.raises(KeyboardInterrupt): index_corpus(corpus, show=False)
+    assert missing_parts(corpus) == ([], ['trigram_overlap']) and built == ['reference_length']
+    same_answers(corpus)
+    monkeypatch.setattr(index, 'build_order', real)
+    assert index_corpus(corpus, show=False) and is_indexed(corpus)
+    same_answers(corpus)
+
+
+def test_an_outdated_or_damaged_index_is_not_used(corpus):
+    "A measure written anew, a shard that came later, and files that were cut short."
+    index_corpus(corpus, show=False)
+    corpus.write_measure('trigram_overlap', 1, np.zeros(700))
+    assert missing_parts(corpus) == ([], ['trigram_overlap'])
+    same_answers(corpus)
+    corpus.write_pairs(3, dict(reference=['One more.'], translation=['Another.']))
+    for m in ('trigram_overlap', 'reference_length'): corpus.write_measure(m, 3, [1])
+    assert missing_parts(corpus) == ([3], ['reference_length', 'trigram_overlap'])
+    same_answers(corpus)
+    index_corpus(corpus, show=False)
+    same_answers(corpus)
+    for path in (blocks_path(corpus, 0), corpus.folder / 'cache/browsing/trigram_overlap/order.npy'):
+        path.write_bytes(path.read_bytes()[:-300])
+    assert missing_parts(corpus) == ([0], ['trigram_overlap'])
+    same_answers(corpus)
+
+
+def test_an_id_that_is_not_there_is_named(corpus):
+    index_corpus(corpus, show=False)
+    with pytest.raises(ValueError, match='no pair 2000000030: shard 2 has 30 rows'):
+        Browsing(corpus.folder).pairs_by_id([2_000_000_030])
