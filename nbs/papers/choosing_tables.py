@@ -103,6 +103,11 @@ def filter_rows(key):
         if best is None: continue
         chosen = '' if name == 'random' else f'; {bounds_of(best.selection)} chosen on STS 2017'
         rows.append(_row(name, best, training='NMT', protocol=ON_TESTS + chosen))
+        same = configs[(configs.model == 'GRAN') & (configs.corpus == best.corpus)
+                       & (configs.selection == best.selection)]
+        if chosen: chosen += ' for AVG'
+        rows += [_row(name, other, training='NMT', protocol=ON_TESTS + chosen, system='GRAN')
+                 for _, other in same.iterrows()]
     return rows
 
 
@@ -127,7 +132,8 @@ def source_rows():
         if dataset == 'wmt': task, dataset = language or 'all', 'wmt21-23'
         elif language: dataset = f'our own translations, {language}'
         rows.append(_row(dataset, config, task=task or 'en', counterpart=counterpart,
-                         protocol=f'{ON_TESTS}, {config.pairs:,} pairs'))
+                         protocol=f'{ON_TESTS}, {config.pairs:,} pairs',
+                         system='GRAN' if config.model == 'GRAN' else 'AVG'))
     return rows
 
 
