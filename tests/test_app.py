@@ -1028,3 +1028,19 @@ def test_empty_workspace(browser, tmp_path):
         try: at = AppTest.from_string(script, default_timeout=120).run()
         finally: os.environ.clear(); os.environ.update(before)
         assert not at.exception and any(c.value.startswith(('make ', 'paranmt ')) for c in at.code), module
+
+
+def test_every_page_says_what_it_is_for(tmp_path, monkeypatch):
+    "A sentence under the title and a guide that opens: on every page, also where a workspace is empty."
+    from streamlit.testing.v1 import AppTest
+
+    import paranmt_lab.pages
+    (tmp_path / 'settings.ini').write_text('[paranmt]\n')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
+    monkeypatch.setenv('PARANMT_SETTINGS', str(tmp_path / 'settings.ini'))
+    pages = set(re.findall(r'(\w+)\.page,', (ROOT / 'app.py').read_text()))
+    assert len(pages) > 10 and all((Path(paranmt_lab.pages.__path__[0]) / f'{name}.py').exists() for name in pages)
+    for name in sorted(pages):
+        at = AppTest.from_string(f'from paranmt_lab.pages.{name} import page\npage()', default_timeout=120).run()
+        sentence, guide = [m.value for m in at.markdown[:2]]
+        assert not at.exception and sentence.endswith('.') and guide.startswith('1. '), name
