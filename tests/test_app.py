@@ -305,7 +305,7 @@ COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'see
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
-            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed'},
+            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges'},
             'compare': {'kind', 'run', 'other', 'pairs'}, 'results': {'systems', 'view'},
             'back-translation': {'corpus'}}
 
@@ -836,6 +836,22 @@ def test_embedding_map(page, workspace):
     page.shot('embedding-map-score')
 
 
+def test_edges_and_a_highlight_on_the_map(page, workspace):
+    "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
+    wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
+    page.open('embedding-map', **wanted, find='THE ', edges='True')
+    page.tab.get_by_role('button', name='Make the map').click()
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.settle().shot('embedding-map-edges')
+    places = max((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet'), key=lambda p: p.stat().st_mtime)
+    stored = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs}').set_index('pair_id')
+    texts = [stored.loc[row.pair_id, row.side] for row in pd.read_parquet(places).itertuples()]
+    assert len(texts) == 500 and f"{sum('the' in t.lower() for t in texts)} sentences contain THE." in page.text()
+    page.drag('map', 0.1, 0.7, 0.1, 0.8)
+    assert 'pairs under the brush' in page.text(), 'a map with edges can be brushed'
+    assert (page.address_bar()['find'], page.address_bar()['edges']) == (['THE '], ['True'])
+
+
 def test_map_of_many_domains(page, workspace):
     "A map says how far it is, goes on when its reader leaves, and gives a colour to the five largest of 31 domains."
     from dataclasses import replace
@@ -1028,3 +1044,19 @@ def test_empty_workspace(browser, tmp_path):
         try: at = AppTest.from_string(script, default_timeout=120).run()
         finally: os.environ.clear(); os.environ.update(before)
         assert not at.exception and any(c.value.startswith(('make ', 'paranmt ')) for c in at.code), module
+
+
+def test_every_page_says_what_it_is_for(tmp_path, monkeypatch):
+    "A sentence under the title and a guide that opens: on every page, also where a workspace is empty."
+    from streamlit.testing.v1 import AppTest
+
+    import paranmt_lab.pages
+    (tmp_path / 'settings.ini').write_text('[paranmt]\n')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
+    monkeypatch.setenv('PARANMT_SETTINGS', str(tmp_path / 'settings.ini'))
+    pages = set(re.findall(r'(\w+)\.page,', (ROOT / 'app.py').read_text()))
+    assert len(pages) > 10 and all((Path(paranmt_lab.pages.__path__[0]) / f'{name}.py').exists() for name in pages)
+    for name in sorted(pages):
+        at = AppTest.from_string(f'from paranmt_lab.pages.{name} import page\npage()', default_timeout=120).run()
+        sentence, guide = [m.value for m in at.markdown[:2]]
+        assert not at.exception and sentence.endswith('.') and guide.startswith('1. '), name
