@@ -303,7 +303,7 @@ def test_the_reading_list_is_read_by_keys(page, workspace):
 
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed', 'view'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
-            'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at'},
+            'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at', 'second', 'above'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges'},
             'compare': {'kind', 'run', 'other', 'pairs'}, 'results': {'systems', 'view'},
@@ -606,6 +606,20 @@ def test_negatives(page, workspace):
     page.tab.wait_for_timeout(1500)
     page.settle()
     assert page.address_bar()['probe'] != ['30']
+
+
+def test_how_often_negatives_are_false(page, workspace):
+    "A button counts the false negatives at each M; the saved rows agree with each other, and are kept for a reload."
+    page.open('negatives', run='word-trigram-m20', second='run:trigram-m1', above='0.7')
+    page.tab.locator('.st-key-count_false button').click()
+    page.tab.wait_for_selector('.st-key-false_shares_save')
+    shares = page.settle().saved('false_shares_save')
+    assert shares.M.tolist() == [1, 10, 20, 40] * 2 and (shares.sentences > 100).all()
+    top = shares[shares.criterion == 'cosine above 0.7'].set_index('M')
+    assert top.share[40] >= top.share[1] and ((top.false / top.sentences - top.share).abs() < 1e-4).all()
+    page.shot('negatives-false')
+    page.open('negatives', **{name: values[0] for name, values in page.address_bar().items()})
+    assert not page.tab.locator('.st-key-count_false button').is_visible()
 
 
 def test_negatives_that_a_run_recorded(page, workspace):

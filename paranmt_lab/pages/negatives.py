@@ -32,6 +32,7 @@ from ..jobs.provenance import fingerprint
 from ..jobs.run import Run, list_runs
 from ..models import identity_of, models_at_hand
 from .access import signed_in
+from .negatives_false import SIZES, choose_second, show_false_negatives
 from paranmt_lab.pages.parts import (
     choose,
     columns_of,
@@ -353,7 +354,8 @@ def mined_as(
 def _computed(s, run, corpus, learned):
     "The probe's negatives under the run's encoder as it is now."
     encoder, sides, ids = f'run:{run.name}', _sides(run), learned.pair_id
-    if encoder not in models_at_hand(s, 'Encoder'):
+    encoders = list(models_at_hand(s, 'Encoder'))
+    if encoder not in encoders:
         waiting = f'**{escaped(run.name)}** has no encoder yet; it is written at the end of the first epoch.'
         return st.info(waiting, icon=':material/hourglass:')
     judge = run.config.get('judge', '')
@@ -365,8 +367,9 @@ def _computed(s, run, corpus, learned):
     batch, epoch = config.optimizer.batch_size * _processes(run), last_epoch(run)
     stamp = identity_of(encoder, s)['checksum']
     state, most = fingerprint([corpus_state(corpus), run.config, run.origin()]), max(sizes_of(config)) * batch
-    asked = str(run.folder), str(corpus.folder), state, probe, most, seed
-    mega, vectors, opinion = _mega(*asked, encoder, stamp, judge, judge_stamp, sides)
+    second, of = choose_second(encoders, encoder), (str(run.folder), str(corpus.folder), state)
+    models = encoder, stamp, judge, judge_stamp, sides
+    mega, vectors, opinion = _mega(*of, probe, most, seed, *models)
     found = negatives_at(mega, vectors, config, batch=batch, epoch=epoch, judge=opinion)
     partly = ' The larger mega-batches are not full.' if len(mega) < most else ''
     st.caption(f'The encoder of **{escaped(run.name)}** as it lies on disk ({stamp}). The mega-batch is drawn here '
@@ -377,6 +380,17 @@ def _computed(s, run, corpus, learned):
     of_side = found[found.of == side].reset_index(drop=True)
     drawn = pool_of(mega, vectors, of_side, config, side, epoch=epoch, judge=opinion)
     _shown_negatives(s, run, config, mega, of_side, side, drawn)
+    most = min(max(SIZES) * batch, len(ids))
+    _false_ones(s, (*of, int(ids.min()), most, seed, *models), most, second, config.mining, epoch, batch)
+
+def _false_ones(s, asked, pairs, second, mining, epoch, batch):
+    "How often negatives are false, by M: of a mega-batch that does not depend on the probe."
+    def _mega_batch():
+        mega, vectors, judge = _mega(*asked)
+        mined = dict(config=mining, epoch=epoch, vectors=vectors, segments=mega.segment.to_numpy(), batch=batch,
+                     judge=judge)
+        return tuple(mega[side].tolist() for side in sides_of(mega)), mined
+    show_false_negatives(s, asked, pairs, second, _mega_batch)
 
 def _processes(run): return (run.finished or {}).get('processes', 1)
 
@@ -493,6 +507,7 @@ HOW = '''
 2. Compare the negative's cosine with the partner's. A negative above its partner is often a false negative: it means
    the same as the probe. Press F to flag it.
 3. *computed* mines now with the run's encoder; *recorded* shows the negatives that the run saw while it trained.
+4. *How often negatives are false, by M* asks a second encoder which negatives mean the same as their sentence.
 '''
 
 @page_view
@@ -500,7 +515,8 @@ def page():
     "The page of mega-batch negatives."
     s = settings()
     st.title('Mega-batch negatives')
-    purpose('Shows which negative a sentence gets from mega-batches of different sizes.', HOW)
+    purpose('Shows which negative a sentence gets from mega-batches of different sizes, and how often it is false.',
+            HOW)
     names = [run.name for run in list_runs(s.runs) if 'megabatch' in run.config]
     none = 'No encoder has been trained in this workspace yet.'
     run = Run.open(s.runs, choose('Run', names, 'run', 'run', none, 'paranmt train --help'))
