@@ -79,7 +79,8 @@ def _checked(content, path):
         raise ValueError(f'{path}: {found[0]} {found[1]}, expected {FORMAT} {VERSION}; fit it again')
     try: targets = {target: from_json(curves) for target, curves in content['targets'].items()}
     except ValueError as e: raise ValueError(f'{path}: {e}; restore the file, or fit it again') from None
-    if unknown := [t for t in targets if t not in TARGETS] or not targets:
+    unknown = [t for t in targets if t not in TARGETS]
+    if unknown or not targets:
         raise ValueError(f'{path}: targets {unknown}, expected {" or ".join(TARGETS)}')
     needed = dict.fromkeys(name for curves in targets.values() for name in curves.curves)
     if missing := [name for name in needed if name not in content['takes']]:
