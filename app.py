@@ -48,7 +48,8 @@ with show_errors():
         st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),
     ] if access.researcher(settings()) else [
         # the second for the link of a campaign
-        rating(default=True), rating(url_path='annotate', visibility='hidden')])
+        rating(default=True), rating(url_path='annotate', visibility='hidden')],
+        expanded=True)  # every page is seen: more than ten are otherwise folded
     access.show_account()
     access.return_to_address()
     page.run()
