@@ -136,6 +136,8 @@ SHOWN = """() => [...jupyterapp.shell.currentWidget.node.querySelectorAll('.jp-O
 
 def test_the_first_page_leads_to_notebooks_with_their_stored_pictures(page, lab):
     page.goto(f'{lab}/?reset')
+    page.wait_for_selector('.jp-NotebookPanel h1:has-text("explore a corpus")', timeout=120_000)  # the first tutorial
+    page.goto(f'{lab}/lab/tree/START.ipynb?reset')
     page.wait_for_selector('.jp-NotebookPanel h1:has-text("ParaNMT Lab")', timeout=120_000)
     SHOTS.mkdir(exist_ok=True)
     page.screenshot(path=SHOTS / 'jupyterlab-start.png')

@@ -104,7 +104,7 @@ def test_a_stopped_sweep_says_so_and_goes_on(workspace):
 
 @pytest.mark.parametrize('words, why', [('--vary seed=one', 'expected int'), ('--vary seeds=1', "no field 'seeds'"),
                                         ('--vary seed', 'FIELD=VALUE'), ('', 'at least one field'),
-                                        ('--vary seed=1 --seed 2', 'varied and given once more'),
+                                        ('--vary seed=1 --seed 2', 'given by --vary'),
                                         ('--vary seed=1,1', 'one name')])
 def test_a_wrong_sweep_is_refused_before_it_begins(workspace, words, why):
     process = start(workspace, f'sweep s pairs {words}')

@@ -156,7 +156,7 @@ def test_a_reading_that_is_asked_to_stop_stops_the_run(workspace, monkeypatch):
 
 
 def test_what_cannot_be_followed_is_refused(workspace):
-    with pytest.raises(ValueError, match='teacher_weight and teacher_scale are for a teacher'):
+    with pytest.raises(ValueError, match='teacher_weight and teacher_scale need a teacher'):
         train_config('x', 'halves', teacher_weight=3.)
     with pytest.raises(FileNotFoundError, match='nosuch'):
         train(alter(BASE, name='refused', teacher='nosuch'), workspace, show=False)
