@@ -500,7 +500,7 @@ HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
 def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
 
 
-@pytest.mark.parametrize('harm', ['torn-shard', 'text-measure', 'selection-list', soak('torn-measure'),
+@pytest.mark.parametrize('harm', ['torn-shard', soak('text-measure'), soak('selection-list'), soak('torn-measure'),
                                   soak('other-columns'), soak('manifest-list')])
 def test_a_damaged_file_spoils_one_view(page, workspace, harm):
     "Pages that use a damaged corpus say so in plain words; the list of corpora and the other corpora stay."

@@ -378,7 +378,7 @@ def heard(workspace, tmp_path, config, world, script=RANKS):
 
 
 @pytest.mark.parametrize('fields', [{}, pytest.param(dict(clip=0.5, model='WORD'), marks=pytest.mark.soak),
-                                    dict(model='LSTM', scramble=0.3)], ids=['deferred', 'clipped', 'lstm'])
+                                    pytest.param(dict(model='LSTM', scramble=0.3), marks=pytest.mark.soak)], ids=['deferred', 'clipped', 'lstm'])
 def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tmp_path, fields):
     "With torchrun, two processes; of 199 pairs one is left for the last mini-batch, none for the second process."
     common = dict(epochs=2, megabatch=4, probes=2, scramble=0.0, limit=199) | fields
