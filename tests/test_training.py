@@ -377,8 +377,10 @@ def heard(workspace, tmp_path, config, world, script=RANKS):
     return read_json(out)
 
 
-@pytest.mark.parametrize('fields', [{}, pytest.param(dict(clip=0.5, model='WORD'), marks=pytest.mark.soak),
-                                    pytest.param(dict(model='LSTM', scramble=0.3), marks=pytest.mark.soak)], ids=['deferred', 'clipped', 'lstm'])
+@pytest.mark.parametrize('fields', [
+    pytest.param({}, id='deferred'),
+    pytest.param(dict(clip=0.5, model='WORD'), id='clipped', marks=pytest.mark.soak),
+    pytest.param(dict(model='LSTM', scramble=0.3), id='lstm', marks=pytest.mark.soak)])
 def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tmp_path, fields):
     "With torchrun, two processes; of 199 pairs one is left for the last mini-batch, none for the second process."
     common = dict(epochs=2, megabatch=4, probes=2, scramble=0.0, limit=199) | fields
