@@ -26,8 +26,8 @@ def show_(
     name:str, # Name of a corpus, run or model; KIND:NAME where several have it; CORPUS/NAME of a selection
 ):
     "How a corpus, run, model or selection was made, and what was made of it."
-    from paranmt_lab.project.lineage import dependents, lineage
-    from paranmt_lab.project.manage import find_kind, place_of
+    from paranmt_lab.project.lineage import lineage
+    from paranmt_lab.project.manage import find_kind, place_of, used_by
     s = settings()
     kind, own = find_kind(s, name)
     path, graph = place_of(s, kind, own), lineage(s)
@@ -39,7 +39,7 @@ def show_(
     if how := _command_of(kind, own, s): rows.append(dict(fact='made by', value=how))
     made_of = [source for source, target in graph.links if target == key]
     rows += [dict(fact='made of', value=source) for source in made_of]
-    rows += [dict(fact='used by', value=other) for other in dependents(graph, key)]
+    rows += [dict(fact='used by', value=other) for other in used_by(s, kind, own, strict=False)]
     show_table(rows, name)
 
 def _command_of(kind, name, s):
@@ -95,11 +95,10 @@ def remove_(
     yes:bool=False, # Do not ask
 ):
     "Delete a thing. The things that depend on it are named first, and only --force deletes it then."
-    from paranmt_lab.project.lineage import dependents, lineage
-    from paranmt_lab.project.manage import find_kind, place_of, remove
+    from paranmt_lab.project.manage import find_kind, place_of, remove, used_by
     s = settings()
     kind, own = find_kind(s, name)
-    path, others = place_of(s, kind, own), dependents(lineage(s), f'{kind}:{own}')
+    path, others = place_of(s, kind, own), used_by(s, kind, own, strict=not force)
     for other in others: show_note(f'{other} depends on it.', 'yellow')
     if not yes and (force or not others):
         typer.confirm(f'Delete {path} ({_size(path):,.1f} MB) for good?', abort=True, err=True)

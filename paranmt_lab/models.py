@@ -118,6 +118,7 @@ class Kind:
     marks: tuple[str, ...] = () # Files by which a folder of it is known, among the models or, for `run`, in a run
     extra: str = ''             # Extra of this package that it needs
 
+# %% ../nbs/01_models.ipynb #d9db3f8e
 _ENCODER = dict(gives=('Encoder', 'SentenceEncoder'), opener='encoders.sentence_encoder:open_encoder',
                 identity='encoders.sentence_encoder:encoder_identity', serves='encoder')
 _ENGINE = dict(extra='translate')

@@ -1,9 +1,9 @@
 """Pictures of the app's pages on the demonstration's data, light and dark: make screenshots.
 
-    python tests/screenshots.py [FOLDER] [--all]
+    python tests/screenshots.py [WORKSPACE] [--all]
 
-Four pages go to nbs/images/ as `app-NAME.png`; with --all every page goes to FOLDER, in both colour schemes, to be
-looked at. FOLDER is a workspace that `paranmt demo` has filled; without one the workspace of the settings is shown."""
+Four pages go to nbs/images/ as `app-NAME.png`; with --all every page goes to tests/screenshots/, in both colour
+schemes. WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown."""
 import sys
 import tempfile
 from pathlib import Path
@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 FOUR = {'overview': ('', {}), 'score-ranges': ('score-ranges', {}), 'filters': ('filters', {}),
         'training': ('training', {})}
 EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
-         'negatives', 'embedding-map', 'neighbours', 'results')
+         'negatives', 'embedding-map', 'neighbours', 'generate', 'results')
 
-# The overview tells where the workspace is; in a picture that would be the folder of whoever took it
+# The overview tells where the workspace is; a picture does not show the folder of the person who took it
 WITHOUT_PATHS = """() => { for (const part of document.querySelectorAll('strong'))
   if (part.textContent.startsWith('/')) part.textContent = 'data'; }"""
 

@@ -148,6 +148,7 @@ def _shared(known, members, start, end):
         else: at += 1
     return shared
 
+# %% ../../nbs/40_evaluation.overlap.ipynb #8ffe986e
 @text_loop
 def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bounds, whole, threshold):
     "Rows, sentences, Jaccard coefficients and whether whole texts are equal, for all that reach the threshold."

@@ -51,8 +51,8 @@ def differing(
 ) -> pd.DataFrame: # setting, first, second; only those that differ
     "Settings in which two things differ."
     names = [k for k in {**first, **second} if first.get(k) != second.get(k)]
-    told = lambda facts, key: str(facts[key]) if key in facts else 'none'
-    return pd.DataFrame([dict(setting=k, first=told(first, k), second=told(second, k)) for k in names],
+    text = lambda facts, key: str(facts[key]) if key in facts else 'none'
+    return pd.DataFrame([dict(setting=k, first=text(first, k), second=text(second, k)) for k in names],
                         columns=['setting', 'first', 'second'])
 
 # %% ../../nbs/62_pages.compare.ipynb #76cd79ec
@@ -196,6 +196,7 @@ def _runs(s):
     _curves(runs)
     _disagreement(runs, s)
 
+# %% ../../nbs/62_pages.compare.ipynb #e1a0551b
 def _facts(corpus):
     "Facts about a corpus, by name."
     stage, facts = corpus.maker()
@@ -222,6 +223,7 @@ def _corpora(s):
     bins = [c.histogram(measure, 40, span).assign(corpus=c.name) for c in corpora]
     draw(histograms(pd.concat(bins, ignore_index=True), label(measure)).properties(height=280))
 
+# %% ../../nbs/62_pages.compare.ipynb #ff1ef389
 def _selections(s):
     "Two selections of a corpus."
     names = [f'{corpus}/{name}' for corpus in list_corpora(s) for name in list_selections(open_corpus(
@@ -240,6 +242,7 @@ def _selections(s):
     columns = ['reference', 'translation', *score_columns(corpora[0]), 'pair_id']
     pair_table(corpora[0].pairs_by_id(some, columns), 'only', 'selection')
 
+# %% ../../nbs/62_pages.compare.ipynb #4cc341f5
 KINDS = {'runs': _runs, 'corpora': _corpora, 'selections': _selections}
 
 HOW = '''

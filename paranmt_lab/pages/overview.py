@@ -299,6 +299,7 @@ def _warn_of(table):
     st.warning(f"{text}{', '.join(f'**{escaped(name)}**' for name in names)}. The column *problem* says what to do.",
                icon=':material/warning:')
 
+# %% ../../nbs/62_pages.overview.ipynb #d91eb01c
 @st.cache_data(ttl=30, max_entries=4, show_spinner='Following the lineage')
 def _project(workspace, stamp):
     "Lineage, next steps, and megabytes of each folder."
@@ -333,6 +334,7 @@ def _next(steps):
         right.code(step.command, language='bash', wrap_lines=True)
     if len(steps) > 6: st.caption(f'And {len(steps) - 6:,} more: `paranmt status` lists all.')
 
+# %% ../../nbs/62_pages.overview.ipynb #d45a95e2
 HOW = '''
 1. The graph leads from bitext to results. A click opens a corpus or a run.
 2. *Next steps* names what is missing, with the command that makes it.

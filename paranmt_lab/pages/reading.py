@@ -58,7 +58,7 @@ class Search:
                 self.ids += _inside(corpus, ids, measure, low, high, domain)[:n - len(self.ids)]
                 if self.ids: self.found.set()
                 if len(self.ids) >= n: break
-        except (OSError, ValueError) as e: self.error = e
+        except Exception as e: self.error = e  # whatever it is, the page shows it
         self.ended.set()
         self.found.set()
 
@@ -112,10 +112,10 @@ def label_remarks(
     log = open_log_if_there(s)
     names = campaigns_of(log, corpus.name)
     tables = [pair_labels(s.annotations, name) for name in names]
-    told = {int(row.pair_id): _told(row) for table in tables for row in table.itertuples()}
-    return lambda pair: [['People', told[pair]]] if pair in told else []
+    labels = {int(row.pair_id): _label(row) for table in tables for row in table.itertuples()}
+    return lambda pair: [['People', labels[pair]]] if pair in labels else []
 
-def _told(row):
+def _label(row):
     "A label in words."
     if row.discarded: return 'discarded'
     return f'strength {row.strength:g}, fluency {row.fluency:g}'

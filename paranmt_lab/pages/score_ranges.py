@@ -250,6 +250,7 @@ def _choices(found, measure, low, high):
     with right: st.segmented_control('View', VIEWS, key='view', required=True, label_visibility='collapsed')
     return order, n, int(seed), page, words.strip()
 
+# %% ../../nbs/62_pages.score_ranges.ipynb #88aab0ae
 @st.fragment
 @page_part
 def _rows(corpus, measure, domain):
