@@ -3845,6 +3845,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                             'paranmt_lab.jobs.schedules.linear_end': ( 'jobs.schedules.html#linear_end',
                                                                                        'paranmt_lab/jobs/schedules.py')},
             'paranmt_lab.jobs.workers': { 'paranmt_lab.jobs.workers.Workers': ('jobs.workers.html#workers', 'paranmt_lab/jobs/workers.py'),
+                                          'paranmt_lab.jobs.workers.Workers.__init__': ( 'jobs.workers.html#workers.__init__',
+                                                                                         'paranmt_lab/jobs/workers.py'),
                                           'paranmt_lab.jobs.workers.Workers.submit': ( 'jobs.workers.html#workers.submit',
                                                                                        'paranmt_lab/jobs/workers.py'),
                                           'paranmt_lab.jobs.workers._begin': ('jobs.workers.html#_begin', 'paranmt_lab/jobs/workers.py'),

@@ -35,17 +35,18 @@ def in_processes(
             if not running: return
             done, running = wait(running, timeout=1, return_when=FIRST_COMPLETED)
             tick()
-            for d in done: yield _result(d, pool.processes)
+            for d in done: yield _result(d, pool)
 
 # %% ../../nbs/04_jobs.cluster.ipynb #b5552d9b
-def _result(done, processes):
+def _result(done, pool):
     try: return done.result()
-    except BrokenProcessPool: raise RuntimeError(_cause_of_death(processes)) from None
+    except BrokenProcessPool:
+        pool.shutdown()  # the pool's own thread learns how its processes ended: wait for it
+        raise RuntimeError(_cause_of_death(pool.processes)) from None
 
 # %% ../../nbs/04_jobs.cluster.ipynb #0e0e2bde
 def _cause_of_death(processes):
     "Sentence about the process that ended by itself; the others were terminated after it."
-    for p in processes: p.join(5)
     codes = [p.exitcode for p in processes if p.exitcode not in (None, 0, -signal.SIGTERM)]
     again, memory = 'what is finished stands: give the same command again', 'with fewer processes if memory is short'
     if not codes or -signal.SIGKILL in codes:

@@ -71,12 +71,21 @@ def _do(f, args):
 # %% ../../nbs/03_jobs.workers.ipynb #5353863a
 class Workers(ProcessPoolExecutor):
     "Worker processes; `processes` are those that were started."
+    def __init__(self,
+        *args, # Arguments of a process pool
+    ):
+        super().__init__(*args)
+        self._others = set(active_children())
+        self.processes = set()
+
     def submit(self,
         f:Callable, # Function of a module
         *args,      # Its arguments
     ):              # A future: its result, or the error of the task or of the worker's beginning
-        "Let a worker call a function."
-        return super().submit(_do, f, args)
+        "Let a worker call a function; where none is idle, a process is started, while there are too few."
+        future = super().submit(_do, f, args)
+        self.processes |= set(active_children()) - self._others
+        return future
 
 # %% ../../nbs/03_jobs.workers.ipynb #967e98aa
 @contextmanager
@@ -86,11 +95,9 @@ def worker_pool(
     *args,                    # Arguments of that
 ) -> Iterator[Workers]:       # Takes functions of modules by `submit`
     "Worker processes that ignore Ctrl-C and end with their parent; a second Ctrl-C does not wait for them."
-    before = set(active_children())
     with Workers(n, get_context('spawn'), _begin, (start, args)) as pool:
         with _deaf():
             for _ in range(n): pool.submit(int) # each starts a process, as long as none is idle
-        pool.processes = set(active_children()) - before
         try: yield pool
         except KeyboardInterrupt:
             for worker in pool.processes: worker.terminate()
