@@ -28,8 +28,9 @@ import pandas as pd
 
 from paranmt_lab.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
+from paranmt_lab.evaluation.detection import DETECTION, measure_set
 from paranmt_lab.evaluation.published import published_figures
-from paranmt_lab.evaluation.sts import yearly_means
+from paranmt_lab.evaluation.results import results_frame
 from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
 from paranmt_lab.jobs.provenance import provenance
@@ -45,25 +46,28 @@ from paranmt_lab.training.sweep import interval
 FILE = Path(__file__).with_name('detection.json')
 NOISE = 0, .2, .3, .4  # Share of random pairs among the positives, as the paper's 80, 70 and 60 % clean
 POSITIVES = 10_000     # Positive pairs of a training, random ones included; as many random pairs are negatives
-LONGEST = 20           # Words of a sentence of these pairs
+# Most words of a sentence by corpora. The GRU of `opusparcus` has no bound: after 40 steps of 0.001, its states reach
+# 10,000 in sentences of 20 words and the loss NaN by step 69, so it learns from short ones, as subtitles are
+LONGEST = dict(noise=20, short=10)
 MILLION = 'million'    # Corpus of the available sentences, with repeated ones up to a million
 TARGET = 'okay , you don ’t get it , man .'  # The sentence of Table 4 and Figure 1
 # Learning rate and batch are the paper's; sizes are what a busy machine allows
 COMMON = dict(preset='opusparcus', dim=100, vocabulary=10_000, probes=0, epochs=3, limit=20_000)
 
 
-def noisy_pairs(s):
+def noisy_pairs(s, kind):
     "References beside outputs of systems, of which a share gets the output of another source instead."
     found = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=['segment', 'reference',
                                                                                        'hypothesis'])
-    short = found[(found.reference.str.count(' ') < LONGEST) & (found.hypothesis.str.count(' ') < LONGEST)]
+    blanks = pd.concat([found.reference.str.count(' '), found.hypothesis.str.count(' ')], axis=1).max(axis=1)
+    short = found[blanks < LONGEST[kind]]
     pairs = short[short.reference != short.hypothesis].sample(POSITIVES, random_state=0)
     pairs = pairs.rename(columns={'hypothesis': 'translation'}).reset_index(drop=True)
     pairs['segment'] = [segment_of('wmt21-23', str(x)) for x in pairs.segment]
     rng = np.random.default_rng(0)
     order = rng.permutation(POSITIVES)  # more noise spoils the same pairs and more of them
     for share in NOISE:
-        if (name := f'noise-{share:g}') in list_corpora(s): continue
+        if (name := f'{kind}-{share:g}') in list_corpora(s): continue
         spoiled, rows = pairs.copy(), order[:int(share * POSITIVES)]
         spoiled.loc[rows, 'translation'] = pairs.translation[np.roll(rows, 1)].to_numpy()
         Corpus.create(name, s).write_pairs(0, spoiled)
@@ -95,15 +99,22 @@ def config_of(group, name, model, seed, **options):
     return train_config(f'{group}-{name}-{model}-seed-{seed}', model=model, seed=seed, **COMMON | options)
 
 
+def noisy(kind, model, seed):
+    "Trainings by share of random pairs, the clean and the noisiest first."
+    return [config_of(kind, f'{share:g}', model, seed, corpus=f'{kind}-{share:g}')
+            for share in (NOISE[0], NOISE[-1], *NOISE[1:-1])]
+
+
 SEGMENTED = 'WORD', 'MORPH', 'SUBWORD'
 SEEDS = 0, 1, 2
-GROUPS = {f'{group} {seed}': configs for seed in SEEDS for group, configs in {
-    'noise WORD': [config_of('noise', f'{share:g}', 'WORD', seed, corpus=f'noise-{share:g}') for share in NOISE],
+GROUPS = {'noise WORD 0': noisy('noise', 'WORD', 0)}  # the first of them is an encoder of Figure 1
+GROUPS |= {f'{group} {seed}': configs for seed in SEEDS for group, configs in {
+    'short WORD': noisy('short', 'WORD', seed),
+    'short GRAN': noisy('short', 'GRAN', seed),
     'segmentation': [config_of('segmentation', lang, model, seed, corpus=f'bitext-{lang}', first='source',
                                second='reference') for lang in ('fi', 'sv') for model in SEGMENTED],
-    'noise GRAN': [config_of('noise', f'{share:g}', 'GRAN', seed, corpus=f'noise-{share:g}') for share in NOISE],
 }.items()} # Seeds outermost, so that what is cut short has whole seeds
-TASKS = {'segmentation': ['detect-Turku'], 'noise': ['detect-PIT', 'detect-MRPC', 'STS17', 'STS14']}
+TASKS = {'segmentation': ['detect-Turku']} | dict.fromkeys(LONGEST, ['detect-PIT', 'detect-MRPC', 'STS17', 'STS14'])
 
 
 def kept():
@@ -125,27 +136,65 @@ def keep(part, name, facts):
 
 def figures_of(encoder, tasks, s):
     "Figures of an encoder: task, dataset, metric, value, low, high, n, protocol, status."
-    results = evaluate(encoder, tasks, s=s)
-    rows = pd.concat([results, *(yearly_means(results, m) for m in ('pearson', 'spearman'))])
+    return as_records(evaluate(encoder, tasks, s=s))
+
+
+def as_records(results):
+    "Results as they are kept."
     columns = ['task', 'dataset', 'metric', 'value', 'low', 'high', 'n', 'protocol', 'status']
+    rows = results.drop_duplicates(['task', 'dataset', 'metric', 'protocol'])
     return json.loads(rows[columns].round(5).to_json(orient='records'))
 
 
+def turku_figures(encoder, lang, s):
+    "Figures of detection in the language that an encoder was trained on."
+    rows = (dict(task='detect-Turku') | row for data in DETECTION['detect-Turku'] if data.dataset[:2] == lang
+            for row in measure_set(encoder.encode, data, s.resources / 'eval'))
+    return as_records(results_frame(rows))
+
+
+def configs_of(names):
+    "Configs of groups and of single trainings, in the order of the names."
+    single = {config.run.name: [config] for configs in GROUPS.values() for config in configs}
+    if unknown := [name for name in names if name not in GROUPS | single]:
+        raise SystemExit(f'no training or group {unknown[0]!r}; groups are {", ".join(GROUPS)}')
+    return {config.run.name: config for name in names for config in (GROUPS | single)[name]}
+
+
+def facts_of(config, made):
+    "Of a finished training: what it was, and its seconds."
+    return dict(group=config.run.name.partition('-')[0], model=config.encoder.model, seed=config.run.seed,
+                corpus=config.data.corpus, pairs=made.finished['pairs'], figures=[],
+                config={k: v for k, v in made.config.items() if k not in ('name', 'seed', 'corpus', 'model')})
+
+
 def run(names, s):
-    "Trainings of some groups, or single ones, that are not in the file yet."
-    for group, configs in GROUPS.items():
-        for config in configs:
-            if config.run.name in kept()['trainings'] or not {group, config.run.name} & set(names): continue
-            start = time.perf_counter()
-            made = train(config, s, show=False)
-            seconds = time.perf_counter() - start
-            encoder = SentenceEncoder.load(made.folder / 'encoder')
-            facts = dict(group=group.split()[0], model=config.encoder.model, seed=config.run.seed,
-                         corpus=config.data.corpus, pairs=made.finished['pairs'], seconds=round(seconds, 1),
-                         config={k: v for k, v in made.config.items() if k not in ('name', 'seed', 'corpus', 'model')},
-                         figures=figures_of(encoder, TASKS[group.split()[0]], s))
-            keep('trainings', config.run.name, facts)
-            print(config.run.name, round(seconds), 's', flush=True)
+    "Trainings that are not in the file yet, with figures of STS; then their figures of detection, which take longer."
+    for name, config in configs_of(names).items():
+        if name in kept()['trainings']: continue
+        wall, cpu = time.perf_counter(), time.process_time()
+        made = train(config, s, show=False)
+        facts = facts_of(config, made) | dict(seconds=round(time.perf_counter() - wall, 1),
+                                              processor_seconds=round(time.process_time() - cpu, 1))
+        if similar := [task for task in TASKS[facts['group']] if task.startswith('STS')]:
+            facts['figures'] = figures_of(SentenceEncoder.load(made.folder / 'encoder'), similar, s)
+        keep('trainings', name, facts)
+        print(name, facts['seconds'], 's,', facts['processor_seconds'], 's of processor', flush=True)
+    for name in configs_of(names): detect(name, s)
+
+
+def detect(name, s):
+    "Add figures of detection to those of a training, if its encoder is on this machine."
+    facts, folder = kept()['trainings'][name], s.runs / name / 'encoder'
+    missing = {task for task in TASKS[facts['group']]} - {row['task'] for row in facts['figures']}
+    if not missing: return
+    if not folder.is_dir(): return print(f'{name}: no figures of {", ".join(missing)}, its encoder is not in {folder}')
+    cpu = time.process_time()
+    encoder, corpus = SentenceEncoder.load(folder), facts['corpus']
+    facts['figures'] += (turku_figures(encoder, corpus[-2:], s) if missing == {'detect-Turku'}
+                         else figures_of(encoder, sorted(missing), s))
+    keep('trainings', name, facts)
+    print(name, *missing, round(time.process_time() - cpu, 1), 's of processor', flush=True)
 
 
 def systems(names, s):
@@ -222,8 +271,8 @@ def index(s):
 
 
 def _over(of):
-    "Mean and interval: over seeds, or of a single training that of its test pairs."
-    if len(of) > 1: return dict(zip(('value', 'low', 'high'), interval(of.value)))
+    "Mean and interval: over seeds, or that of the test pairs, for a single seed or where seeds make no difference."
+    if of.value.nunique() > 1: return dict(zip(('value', 'low', 'high'), interval(of.value)))
     return of[['value', 'low', 'high']].iloc[0].to_dict()
 
 
@@ -239,17 +288,43 @@ def over_seeds():
                          for key, of in rows.groupby(by, sort=False, dropna=False)])
 
 
+WHOLE = 'mean', 'en-en'  # Data sets that are not a part of a year
+STORIES = {('detect-PIT', 'accuracy, threshold'): 'PIT, threshold', ('detect-MRPC', 'accuracy'): 'MRPC, MLP',
+           ('detect-MRPC', 'accuracy, threshold'): 'MRPC, threshold', ('STS17', 'pearson'): 'STS 2017, r',
+           ('STS14', 'pearson'): 'STS 2014, r'}
+
+
+def noise_by_seed(kind='short'):
+    "Figures in per cent of each training under noise: story, model, share, seed, points."
+    rows = [dict(story=STORIES.get((row['task'], row['metric'])), model=facts['model'], seed=facts['seed'],
+                 share=float(facts['corpus'].partition('-')[2]), points=100 * row['value'])
+            for facts in kept()['trainings'].values() if facts['group'] == kind for row in facts['figures']
+            if row['value'] is not None and (row['dataset'] in WHOLE or row['task'].startswith('detect'))]
+    return pd.DataFrame(rows).dropna().drop_duplicates()
+
+
+def noise_losses():
+    "Points that the most noise costs a seed, and GRAN's loss less WORD's: mean, interval over seeds, seeds."
+    points = noise_by_seed().pivot(index=['story', 'seed'], columns=['model', 'share'], values='points')
+    lost = {model: points[model, NOISE[0]] - points[model, NOISE[-1]] for model in ('WORD', 'GRAN')
+            if {(model, NOISE[0]), (model, NOISE[-1])} <= set(points.columns)}
+    if len(lost) == 2: lost['GRAN less WORD'] = lost['GRAN'] - lost['WORD']
+    rows = pd.DataFrame(lost).melt(ignore_index=False, var_name='loss of').dropna().reset_index()
+    return pd.DataFrame([dict(zip(('story', 'loss of', 'mean', 'low', 'high'), (*key, *interval(of.value))))
+                         | dict(seeds=len(of)) for key, of in rows.groupby(['story', 'loss of'], sort=False)])
+
+
 def of_table(key):
     "Our figures for one of the paper's tables."
     every = over_seeds()
     every = every[~every.metric.str.contains('standard deviation') & every.value.notna()]
-    segmentation, noise = (every[every.group == name] for name in ('segmentation', 'noise'))
+    segmentation, noise = (every[every.group == name] for name in ('segmentation', 'short'))
     if key == 'opusparcus.2':
         rows = segmentation.assign(system=segmentation.model, training='bitext with English')
     else: rows = noise.assign(system=noise.model, training=[f"{100 - 100 * float(c.partition('-')[2]):g} % clean"
                                                             for c in noise.corpus])
     whole = rows.metric.isin(['accuracy', 'f1']) | rows.metric.str.contains('majority|threshold')
-    if key == 'opusparcus.3': rows = rows[whole | (rows.task == 'STS17')]
+    if key == 'opusparcus.3': rows = rows[whole | ((rows.task == 'STS17') & (rows.dataset == 'en-en'))]
     if key == 'opusparcus.7':
         wanted = (whole & (rows.task == 'detect-MRPC')) | ((rows.task == 'STS14') & (rows.dataset == 'mean'))
         rows = rows[wanted & (rows.training == '100 % clean')]
@@ -264,8 +339,8 @@ PRESET = f"preset opusparcus, {COMMON['dim']} dimensions, {COMMON['vocabulary']:
 SEEDED = '95 % interval over seeds, or over test pairs where there is one seed'
 CONFIGS = {
     'opusparcus.2': f'{PRESET}, on 20,000 pairs of fi-en or sv-en, English as the second side; {SEEDED}',
-    'opusparcus.3': f'{PRESET}, on {POSITIVES:,} pairs of wmt21-23 of at most {LONGEST} words, a share of them random; '
-                    f'{SEEDED}',
+    'opusparcus.3': f'{PRESET}, on {POSITIVES:,} pairs of wmt21-23 of at most {LONGEST["short"]} words, a share of '
+                    f'them random; {SEEDED}',
     'opusparcus.7': f'the trainings of opusparcus.3 without noise; no Morfessor; {SEEDED}'}
 
 
@@ -295,7 +370,8 @@ if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['help']
     s = settings()
     if what == 'pairs':
-        for make in (noisy_pairs, bitexts, sentences): make(s)
+        for kind in LONGEST: noisy_pairs(s, kind)
+        for make in (bitexts, sentences): make(s)
     elif what == 'run': run(names or GROUPS, s)
     elif what == 'systems': systems(names, s)
     elif what == 'distributions':

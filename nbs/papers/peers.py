@@ -102,8 +102,9 @@ def run(names):
     if all('rates' in kept[name] for name in names): return
     texts = np.unique(np.concatenate([pairs[c] for *_, pairs in sets for c in ('sentence1', 'sentence2')]))
     sentences = np.random.default_rng(SEED).choice(texts, SENTENCES, replace=False).tolist()
-    for name, found in rates({name: open_model(name, s, 'Encoder') for name in names}, sentences).items():
-        kept[name] |= dict(rates=[round(r, 1) for r in found], sentences=len(sentences))
+    present = [name for name in ENCODERS if name in kept]  # those that had a rate too: rates of one call are compared
+    for name, found in rates({name: open_model(name, s, 'Encoder') for name in present}, sentences).items():
+        kept[name] |= dict(rates=[round(r, 1) for r in found], sentences=len(sentences), rated=made())
     write_json(FILE, kept)
 
 
