@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from paranmt_lab.cli_generate import generate_app
@@ -28,9 +29,10 @@ from paranmt_lab.translate.protocol import Decoding
 VERBS, TIMES = ('sings', 'waits', 'reads'), ('today', 'often')
 LABELS = {**dict.fromkeys(VERBS, '(VP (v _))'), **dict.fromkeys(TIMES, '(ADVP (e _))'), '.': '(. .)'}
 ORDERS = {'S(NP VP ADVP .)': '{name} {verb} {time} .', 'S(ADVP NP VP .)': '{time} {name} {verb} .'}
-SMALL = GeneratorConfig('order', 'talk', architecture='syntax', pieces=50, dim=32, hidden=32, dropout=0., steps=280,
+SMALL = GeneratorConfig('order', 'talk', architecture='syntax', pieces=50, dim=32, hidden=32, dropout=0., steps=240,
                         label_smoothing=0., warmup=20, learning_rate=1e-2, average=.9, held_out={'talk': 4},
-                        development=4, evaluate_every=0, checkpoint_every=0, batch_tokens=800, parser='orders')
+                        development=4, evaluate_every=0, checkpoint_every=0, batch_tokens=500, parser='orders',
+                        bf16=False)
 
 
 def brackets(text): return f"(S {' '.join(LABELS.get(word, '(NP (n _))') for word in text.split())})"
@@ -173,3 +175,17 @@ def test_the_kind_generator_opens_it_in_driver_and_commands(lab, run, parser, mo
     assert shown.exit_code == 0 and shown.output.count('yes') == 2 and 'today Emma sings .' in shown.output
     refused = CliRunner().invoke(generate_app, [*typed, 'S(NP'], env=wide)
     assert refused.exit_code == 2 and 'expected a label and those below it' in refused.output
+
+
+def test_the_page_generate_offers_templates_and_says_which_ones_came_out(lab, run, parser, monkeypatch):
+    if not (lab.models / 'order').is_dir(): ship_generator(run, lab, 'by hand')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
+    monkeypatch.setenv('PARANMT_DEVICE', 'cpu')
+    app = AppTest.from_string('from paranmt_lab.pages.generate import page\npage()', default_timeout=60)
+    app.query_params.update(model='generator:order', sentence='Emma sings today .', templates=['S(ADVP NP VP .)'])
+    app.run()
+    assert not app.exception
+    [offered] = app.multiselect
+    assert set(offered.options) == set(ORDERS) and offered.value == ['S(ADVP NP VP .)']
+    [caption] = [c.value for c in app.caption if c.value.startswith('score')]
+    assert 'has S\\(ADVP NP VP \\.\\)' in caption
