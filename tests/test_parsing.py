@@ -1,14 +1,17 @@
 """Parsers: trees of real sentences, input that looks like commands, programs that crash or hang."""
 import os
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from paranmt_lab.corpus import Corpus
 from paranmt_lab.models import identity_of, open_model
-from paranmt_lab.parsing import link
+from paranmt_lab.parsing import columns, link
+from paranmt_lab.parsing.columns import parse_corpus, parses_by_id, parses_path, unparsed_shards
 from paranmt_lab.parsing.link import LinkParser
-from paranmt_lab.parsing.trees import Tree, read_tree, top_levels
+from paranmt_lab.parsing.trees import Tree, read_tree, top_levels, tree_text
 from paranmt_lab.settings import settings
 
 needs_link = pytest.mark.skipif(not shutil.which('link-parser'), reason="needs Debian's link-grammar")
@@ -99,3 +102,46 @@ def test_trees_in_brackets():
     assert (tree.words(), top_levels(tree)) == (['it', 'rains', '.'], 'S(NP VP .)')
     assert read_tree('(S (NP a b) (VP ))') == Tree('S', (Tree('NP', (Tree('w', ('a',)), Tree('w', ('b',)))),))
     assert read_tree('(S (NP x))', lambda text: None) is None
+
+
+class Dies:
+    "A parser that is killed at its third call."
+    identity = dict(parser='link')
+    calls = 0
+
+    def parse(self, sentences, advance=None):
+        Dies.calls += 1
+        if Dies.calls == 3: raise KeyboardInterrupt
+        return [Tree('S', (Tree('w', (text,)),)) if text != 'none' else None for text in sentences]
+
+
+def test_the_parses_of_a_corpus_resume_after_a_kill_and_belong_to_their_pairs(tmp_path, monkeypatch):
+    s = replace(settings(), workspace=tmp_path)
+    monkeypatch.setattr(columns, 'BLOCK', 2)
+    corpus = Corpus.create('talk', s)
+    for shard in (0, 1):
+        corpus.write_pairs(shard, dict(reference=[f'a{shard}', 'b', 'none', 'd', 'e'],
+                                       translation=['f', None, 'g(', 'h', 'b']))
+    with pytest.raises(KeyboardInterrupt): parse_corpus(corpus, Dies(), show=False)
+    assert unparsed_shards(corpus, 'link') == [0, 1] and len(list(corpus.folder.glob('cache/parses/*'))) == 2
+    counts = parse_corpus(corpus, Dies(), show=False)
+    assert Dies.calls == 3 + 4 and not list(corpus.folder.glob('cache/parses/*'))
+    assert counts == dict(reference=dict(sentences=10, without_tree=2), translation=dict(sentences=8, without_tree=0))
+    ids = corpus.frame(['pair_id']).pair_id[::-1]
+    found, texts = parses_by_id(corpus, 'link', ids), corpus.pairs_by_id(ids, ['reference', 'translation'])
+    for side in ('reference', 'translation'):
+        for tree, text in zip(found[side], texts[side]):
+            expected = None if pd.isna(text) or text == 'none' else tree_text(Tree('S', (Tree('w', (text,)),)))
+            assert (None if pd.isna(tree) else tree) == expected
+
+
+@needs_link
+def test_two_processes_parse_a_corpus_as_one_does(tmp_path, monkeypatch):
+    sentences = [f'The dog number {n} barks.' for n in range(8)]
+    files = []
+    for workers in (1, 2):
+        corpus = Corpus.create('talk', replace(settings(), workspace=tmp_path / str(workers)))
+        for shard in (0, 1): corpus.write_pairs(shard, dict(reference=sentences[shard::2], translation=sentences[:4]))
+        assert parse_corpus(corpus, 'link:en', workers, show=False)['reference']['without_tree'] == 0
+        files.append([parses_path(corpus, 'link:en', shard).read_bytes() for shard in (0, 1)])
+    assert files[0] == files[1]

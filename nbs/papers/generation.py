@@ -236,7 +236,7 @@ def measure(s):
     found = dict(made=provenance(), command='python nbs/papers/generation.py measure', training=facts,
                  held_out=held_out_figures(engine, s), jfleg=jfleg_figures(engine, s),
                  planted=planted_figures(engine, s), examples=examples(engine, s))
-    write_json(FILE, found)
+    write_json(FILE, found | {k: x for k, x in read_json(FILE).items() if k == 'syntax'})
 
 
 if __name__ == '__main__':

@@ -15,7 +15,10 @@ from ..translate.config import NmtConfig
 @dataclass(frozen=True)
 class GeneratorConfig(NmtConfig):
     "All that decides a generator of paraphrases."
-    architecture: str = choice('lstm', 'transformer') # `lstm` is that of the paper, `transformer` is Marian's
+    # `lstm` is the canonicaliser of the paper, `transformer` is Marian's, `syntax` takes templates of parses
+    architecture: str = choice('lstm', 'transformer', 'syntax')
+    parser: str = 'link:en'                        # Syntax: parser of the pairs, and of sentences to rewrite
+    longest_parse: int = number(150, 3, 10_000)    # Syntax: pairs with a longer parse, in pieces, are left out
     hidden: int = number(256, 1, 8192)             # LSTM: width of a state, of each direction and layer
     selection: str = ''                            # Name of a selection of the corpus; empty takes every pair
     max_words: int = number(30, 1, 1000)           # Longer pairs are left out (either side)
@@ -23,9 +26,12 @@ class GeneratorConfig(NmtConfig):
     first: str = 'reference'                       # Column that is read
     second: str = 'translation'                    # Column that is written
 
+    @property
+    def carried(self): return ('first_parse', 'second_parse') if self.architecture == 'syntax' else ()
+
     def __post_init__(self):
         super().__post_init__()
-        if self.architecture == 'lstm' and not self.joint:
+        if self.architecture != 'transformer' and not self.joint:
             raise ValueError('joint = False: an LSTM reads and writes English with one vocabulary, '
                              'expected joint = True')
         if 'source' in (self.first, self.second):

@@ -217,7 +217,8 @@ def named_sides(
     if sides == ['source', 'reference']: return pairs
     if missing := set(sides) - set(pairs):
         raise ValueError(f'no column {sorted(missing)[0]!r}: the pairs have {sorted(pairs)}')
-    return pairs[[*sides, 'corpus']].set_axis(['source', 'reference', 'corpus'], axis=1)
+    columns = ['corpus', *config.carried]
+    return pairs[[*sides, *columns]].set_axis(['source', 'reference', *columns], axis=1)
 
 def divide(
     config:NmtConfig,   # Config of a training

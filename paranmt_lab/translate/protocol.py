@@ -27,7 +27,7 @@ class Hypothesis:
 
 # %% ../../nbs/12_translate.protocol.ipynb #5347433f
 FLAGS = ('empty source', 'split source', 'truncated source',
-         'foreign script', 'foreign language', 'empty', 'unfinished', 'unknown words')
+         'foreign script', 'foreign language', 'unparsed source', 'empty', 'unfinished', 'unknown words')
 
 def flagged(
     *flags:str, # Of `FLAGS`, perhaps several in one text; empty ones are left out

@@ -115,6 +115,8 @@ class Seq2SeqLearner(Learner):
                                       fused=True)
 
     kept = 'transformers' # Folder of the finished model in the run
+    prepare = staticmethod(prepare)    # Turns divided pairs into arrays
+    read = staticmethod(read_prepared) # Reads these arrays
 
     def build(self):
         model = build_model(self.config, self.vocabulary)
@@ -331,12 +333,12 @@ def _settled(config, pairs, s):
     if not (folder / 'config.json').is_file(): return with_language(config, pairs)
     return replace(config, source_lang=config.source_lang or Run(folder).config.get('source_lang', ''))
 
-def _begun(config, pairs, s):
+def _begun(config, pairs, s, kind):
     "The run with all that training needs. A bitext that cannot be prepared claims no name."
     folder = s.runs / safe_name(config.name, 'run')
     new, divided = not folder.exists(), None if (folder / 'prepared.json').exists() else divide(config, pairs)
     run = Run.create(s.runs, config.name, config)
-    try: facts = prepare(run, config, divided)
+    try: facts = kind.prepare(run, config, divided)
     except Exception:
         if new: shutil.rmtree(folder)
         raise
@@ -359,9 +361,9 @@ def train_nmt(
         with processes.first_alone():
             if processes.first: held.enter_context(Run.alone(s.runs, config.name))
             config = _settled(config, pairs, s)
-            run = _begun(config, pairs, s)
+            run = _begun(config, pairs, s, kind)
         if run.finished: return run
-        prepared = read_prepared(run, config)
+        prepared = kind.read(run, config)
         learner = kind(config, prepared.facts['pieces'], prepared, processes)
         plan = Plan(config.steps, steps=config.steps, model=kind.kept, patience=config.patience,
                     evaluate_every=config.evaluate_every, checkpoint_every=config.checkpoint_every)
