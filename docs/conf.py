@@ -43,6 +43,6 @@ def write_llms(app, error):
 
 
 def setup(app):
-    "Show the source of Mermaid diagrams, which JupyterLab draws, as text; write llms.txt."
+    "Write llms.txt; a Mermaid diagram without a picture of docs/diagrams.py is shown as text."
     app.add_lexer('mermaid', TextLexer)
     app.connect('build-finished', write_llms)

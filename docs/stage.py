@@ -13,9 +13,12 @@ import sys
 import tokenize
 from pathlib import Path
 
+from diagrams import with_pictures
+
 ROOT = Path(__file__).parents[1]
 PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'data/models/*/README.md',
-         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/images/*', 'docs/images/*', 'LICENSE']
+         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/images/*', 'docs/images/*',
+         'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
 GUIDE = ['docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/python', 'docs/settings',
          'docs/notebooks', 'nbs/GLOSSARY']
@@ -162,21 +165,24 @@ def api(folder):
     (folder / 'api/index.md').write_text(head + toctree(pages), encoding='utf-8')
 
 
-def show(notebook):
-    "Leave out the cells that are marked as hidden, as nbdev does."
+def show(notebook, up):
+    "Leave out the cells that are marked as hidden, as nbdev does, and show diagrams as pictures."
     content = json.loads(notebook.read_text(encoding='utf-8'))
     content['cells'] = [c for c in content['cells'] if not re.match(r'#\| *(hide\b|default_exp)', ''.join(c['source']))]
+    for cell in content['cells']:
+        if cell['cell_type'] == 'markdown':
+            cell['source'] = with_pictures(''.join(cell['source']), f'{up}docs/images/diagrams')
     notebook.write_text(json.dumps(content, ensure_ascii=False), encoding='utf-8')
 
 
 def stage(folder):
     "Write the sources of the site into an empty folder."
     shutil.rmtree(folder, ignore_errors=True)
-    for file in sorted({f for pattern in PAGES for f in ROOT.glob(pattern)}):
+    for file in sorted({f for pattern in PAGES for f in ROOT.glob(pattern) if f.is_file()}):
         target = folder / file.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-        if target.suffix == '.ipynb': show(target)
+        if target.suffix == '.ipynb': show(target, '../' * (len(file.relative_to(ROOT).parts) - 1))
     for floor, name in enumerate(FLOORS):
         books = [f'/nbs/{f.stem}' for f in sorted((ROOT / 'nbs').glob(f'{floor}*.ipynb'))]
         (folder / f'nbs/floor{floor}.md').write_text(f'# {floor} {name}\n\n{toctree(books)}', encoding='utf-8')

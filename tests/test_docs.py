@@ -1,10 +1,12 @@
 """The pages for those who contribute: their examples run, their files are named as they are, their versions agree."""
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 import paranmt_lab
@@ -22,6 +24,35 @@ def test_the_examples_of_how_to_add_run(tmp_path):
     done = subprocess.run([sys.executable, tmp_path / 'examples.py'], cwd=ROOT, capture_output=True, text=True,
                           env=os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), PARANMT_WORKERS='1'))
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.fixture
+def diagrams(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / 'docs')
+    return importlib.import_module('diagrams')
+
+
+def test_every_diagram_has_its_picture(diagrams):
+    found = dict(diagrams.diagrams())
+    assert len(found) > 5
+    lacking = [name for name, source in found.items() if not diagrams.picture_of(source)]
+    assert lacking == [], 'draw them: python docs/diagrams.py'
+    assert sorted(found) == sorted(path.stem for path in diagrams.PICTURES.glob('*.svg'))
+    source = found['46_project.lineage']
+    page = diagrams.with_pictures(f'before\n\n```mermaid\n{source}```\n\nafter', '../docs/images/diagrams')
+    assert '](../docs/images/diagrams/46_project.lineage.svg)' in page and 'mermaid' not in page
+    assert diagrams.with_pictures('```mermaid\nflowchart LR\n  new\n```', '.').startswith('```mermaid')  # not drawn
+
+
+def test_diagrams_are_read_as_mermaid_means_them(diagrams):
+    dot = diagrams.as_dot('flowchart LR\n  a["one<br/>two"] -- three --> b --> c[("d")]\n  b -. e .-> a\n')
+    for row in ('a [label="one\\ntwo"]', 'a -> b [label="three"]', 'b -> c', 'c [label="d" shape=cylinder]',
+                'b -> a [label="e" style=dashed]'):
+        assert row in dot, dot
+    dot = diagrams.as_dot('stateDiagram-v2\n    [*] --> a: x\n    a --> b: y\n    a --> b: z\n')
+    assert 'begin -> a [label="x"]' in dot and 'a -> b [label="y\\nz"]' in dot
+    for wrong in ('pie\n  a\n', 'flowchart LR\n  a ==> b\n', 'stateDiagram-v2\n  note\n'):
+        with pytest.raises(ValueError): diagrams.as_dot(wrong)
 
 
 def test_files_that_are_named_exist():

@@ -20,7 +20,7 @@ from paranmt_lab.training.data import choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
 from paranmt_lab.training.origin import Origin
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper
-from paranmt_lab.training.vectors import Reading, SentenceVectors
+from paranmt_lab.training.vectors import EncodingJob, SentenceVectors
 
 BASE = train_config('taught', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=500, batch_size=20, megabatch=2,
                     epochs=2, learning_rate=0.01, checkpoint_every=0, probes=0, teacher='paraphrase-scorer',
@@ -32,12 +32,12 @@ def workspace(halves): return halves()
 
 
 @pytest.fixture(scope='module')
-def reading(workspace):
+def job(workspace):
     "The pairs, read by the encoder that ships."
     corpus = Corpus.open('halves', workspace)
-    reading = Reading(corpus, choose_pairs(corpus), identity_of('paraphrase-scorer'))
-    assert reading.read(open_model('paraphrase-scorer'), show=False)
-    return reading
+    job = EncodingJob(corpus, choose_pairs(corpus), identity_of('paraphrase-scorer'))
+    assert job.read(open_model('paraphrase-scorer'), show=False)
+    return job
 
 
 def texts(corpus):
@@ -49,7 +49,8 @@ def taught_steps(s, config, kind):
     "Steps of a few mega-batches by one kind of stepper, and the last weights."
     origin, corpus = Origin(config, s), Corpus.open('halves', s)
     data = prepare(choose_pairs(corpus), origin, show=False)
-    data.teacher = Reading(corpus, choose_pairs(corpus), origin.identity(config.optimizer.teacher)).read(origin.teacher)
+    teacher = origin.identity(config.optimizer.teacher)
+    data.teacher = EncodingJob(corpus, choose_pairs(corpus), teacher).read(origin.teacher)
     learner, steps = EncoderLearner(origin, data, kind=kind), []
     for mega in range(6):
         learner.at.batch = mega
@@ -63,7 +64,7 @@ FIELDS = {'as it is': {}, 'fitted': dict(teacher_scale=0.0), 'a factor': dict(te
 
 
 @pytest.mark.parametrize('fields', FIELDS.values(), ids=FIELDS)
-def test_compiled_steps_follow_a_teacher_like_the_reference(workspace, reading, fields):
+def test_compiled_steps_follow_a_teacher_like_the_reference(workspace, job, fields):
     config = alter(BASE, **fields)
     kinds = AutogradStepper, CompiledStepper
     (slow, theirs), (fast, ours) = (taught_steps(workspace, config, kind) for kind in kinds)
@@ -73,8 +74,8 @@ def test_compiled_steps_follow_a_teacher_like_the_reference(workspace, reading, 
     for name in theirs: assert (theirs[name] - ours[name]).abs().max() < 2e-3
 
 
-def test_the_vectors_are_those_of_the_teacher(workspace, reading):
-    vectors, sentences = SentenceVectors(reading.folder), texts(reading.corpus)
+def test_the_vectors_are_those_of_the_teacher(workspace, job):
+    vectors, sentences = SentenceVectors(job.folder), texts(job.corpus)
     expected = open_model('paraphrase-scorer').encode(sentences)
     np.testing.assert_allclose(vectors[np.arange(len(sentences))], expected, atol=2e-3)
     assert vectors.shape == expected.shape and len(vectors.vectors) == len(set(sentences))
@@ -96,7 +97,7 @@ class Slow:
         return np.array([[len(x), x.count('e'), 1] for x in sentences], np.float32)
 vectors.PIECE = 7
 corpus = Corpus.open('halves', replace(settings(), workspace=Path(sys.argv[1])))
-vectors.Reading(corpus, choose_pairs(corpus), Slow.identity).read(Slow(), show=False)
+vectors.EncodingJob(corpus, choose_pairs(corpus), Slow.identity).read(Slow(), show=False)
 """
 
 
@@ -105,16 +106,16 @@ def test_a_killed_reading_goes_on_where_it_was(workspace, tmp_path):
     program = tmp_path / 'slow.py'
     program.write_text(CHILD)
     corpus = Corpus.open('halves', workspace)
-    reading = Reading(corpus, choose_pairs(corpus), dict(name='slow', checksum='slow'))
+    job = EncodingJob(corpus, choose_pairs(corpus), dict(name='slow', checksum='slow'))
     environment = os.environ | dict(PYTHONPATH=str(Path(__file__).parents[1]))
     command, before = [sys.executable, str(program), str(workspace.workspace)], 0
     child = subprocess.Popen(command, env=environment)
-    while reading.state.get('done', 0) < 21: time.sleep(.01)
-    with pytest.raises(RuntimeError, match='another process is working'), locked(reading.folder): pass
+    while job.state.get('done', 0) < 21: time.sleep(.01)
+    with pytest.raises(RuntimeError, match='another process is working'), locked(job.folder): pass
     child.send_signal(signal.SIGKILL)
     child.wait()
-    before = reading.state['done']
-    assert 21 <= before < reading.state['distinct'] and not reading.complete
+    before = job.state['done']
+    assert 21 <= before < job.state['distinct'] and not job.complete
 
     class Quick:
         dim, seen = 3, 0
@@ -124,8 +125,8 @@ def test_a_killed_reading_goes_on_where_it_was(workspace, tmp_path):
             return np.array([[len(x), x.count('e'), 1] for x in sentences], np.float32)
 
     quick, sentences = Quick(), texts(corpus)
-    vectors = reading.read(quick, show=False)
-    assert quick.seen == reading.state['distinct'] - before
+    vectors = job.read(quick, show=False)
+    assert quick.seen == job.state['distinct'] - before
     np.testing.assert_array_equal(vectors[np.arange(len(sentences))], Quick().encode(sentences))
 
 
@@ -133,7 +134,7 @@ def test_a_run_reads_once_and_says_who_taught(workspace, monkeypatch):
     "A second run on the same pairs opens no teacher for reading, and a stopped run ends with the same bits."
     run = train(BASE, workspace, show=False)
     assert read_json(run.folder / 'teacher.json') == identity_of('paraphrase-scorer')
-    monkeypatch.setattr(Reading, 'read', lambda *_: pytest.fail('read again'))
+    monkeypatch.setattr(EncodingJob, 'read', lambda *_: pytest.fail('read again'))
     broken = alter(BASE, name='stopped')
     while not train(broken, workspace, show=False, stop=lambda: True).finished: pass
     both = [(workspace.runs / name / 'encoder' / 'weights.safetensors').read_bytes() for name in ('taught', 'stopped')]
@@ -150,9 +151,9 @@ def test_a_reading_that_is_asked_to_stop_stops_the_run(workspace, monkeypatch):
         held.setattr(Progress, 'stopping', property(lambda self: self.what == 'sentences read' and self.done >= 40))
         assert not train(config, workspace, show=False).finished
     corpus = Corpus.open('halves', workspace)
-    reading = Reading(corpus, choose_pairs(corpus, limit=150), identity_of('paraphrase-scorer'))
-    assert reading.state['done'] == 40
-    assert train(config, workspace, show=False).finished and reading.complete
+    job = EncodingJob(corpus, choose_pairs(corpus, limit=150), identity_of('paraphrase-scorer'))
+    assert job.state['done'] == 40
+    assert train(config, workspace, show=False).finished and job.complete
 
 
 def test_what_cannot_be_followed_is_refused(workspace):
@@ -163,9 +164,9 @@ def test_what_cannot_be_followed_is_refused(workspace):
     assert not (workspace.runs / 'refused').exists()
 
 
-def test_damaged_vectors_are_one_line_with_a_remedy(workspace, reading, tmp_path):
+def test_damaged_vectors_are_one_line_with_a_remedy(workspace, job, tmp_path):
     import shutil
-    folder = Path(shutil.copytree(reading.folder, tmp_path / 'damaged'))
+    folder = Path(shutil.copytree(job.folder, tmp_path / 'damaged'))
     (folder / 'vectors.npy').write_bytes((folder / 'vectors.npy').read_bytes()[:500])
     with pytest.raises(ValueError, match='is damaged.*delete that folder'): SentenceVectors(folder)
 
@@ -179,7 +180,7 @@ def test_a_vector_that_is_not_finite_is_refused(workspace):
 
     corpus = Corpus.open('halves', workspace)
     with pytest.raises(FloatingPointError, match='huge gives a sentence no finite vector'):
-        Reading(corpus, choose_pairs(corpus), dict(name='huge', checksum='huge')).read(Huge(), show=False)
+        EncodingJob(corpus, choose_pairs(corpus), dict(name='huge', checksum='huge')).read(Huge(), show=False)
 
 
 def test_the_order_of_cosines_comes_from_the_teacher(workspace):

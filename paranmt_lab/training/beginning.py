@@ -17,7 +17,7 @@ from ..settings import read_json, write_json
 from .data import TrainingData, prepare
 from .origin import Origin
 from .pairs import joined_segments
-from .vectors import Reading, SentenceVectors
+from .vectors import EncodingJob, SentenceVectors
 
 # %% ../../nbs/52_training.beginning.ipynb #b0c77964
 def keep(
@@ -63,6 +63,6 @@ def vectors_by(
     "Vectors of a judge or a teacher for the sentences of a run, computed once for all runs on these pairs."
     identity = origin.identity(name)
     keep(run, f'{role}.json', lambda: identity)
-    reading = Reading(origin.corpus, np.asarray(data.pair_id), identity, origin.config.data.columns)
-    if reading.complete: return SentenceVectors(reading.folder)
-    return reading.read(getattr(origin, role), run.folder, show)
+    job = EncodingJob(origin.corpus, np.asarray(data.pair_id), identity, origin.config.data.columns)
+    if job.complete: return SentenceVectors(job.folder)
+    return job.read(getattr(origin, role), run.folder, show)
