@@ -229,6 +229,37 @@ def test_damaged_archives_say_so(tmp_path):
         Archive(zipped(tmp_path / 'c.zip', {'x/a': '', 'y/a': '', '__MACOSX/a': ''})).find('a')
 
 
+def packed(kind):
+    "Bytes of an archive of one member."
+    file = io.BytesIO()
+    if kind == 'zip':
+        with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as z: z.writestr('a.txt', CONTENT)
+        return file.getvalue()
+    with tarfile.open(fileobj=file, mode=f'w:{kind}') as t:
+        member = tarfile.TarInfo('a.txt')
+        member.size = len(CONTENT)
+        t.addfile(member, io.BytesIO(CONTENT))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(('kind', 'damage'), [ # tar files have no checksum, so wrong bytes in a gz may go unnoticed
+    *((kind, damage) for kind in ('zip', 'gz', 'bz2', 'xz') for damage in ('empty', 'half')),
+    *((kind, 'wrong') for kind in ('zip', 'bz2', 'xz'))])
+def test_damaged_archives_of_every_kind_raise_one_kind_of_error(kind, damage, tmp_path):
+    whole = packed(kind)
+    half = len(whole) // 2
+    wrong = whole[:half] + bytes(b ^ 0x55 for b in whole[half:half + 30]) + whole[half + 30:]
+    (tmp_path / 'a').write_bytes({'empty': b'', 'half': whole[:half], 'wrong': wrong}[damage])
+    with pytest.raises(ArchiveError, match='damaged'): Archive(tmp_path / 'a').text('a.txt')
+
+
+def test_errors_of_the_disk_are_no_damage(tmp_path):
+    archive = Archive(zipped(tmp_path / 'a.zip', {'a': 'text'}))
+    with pytest.raises(OSError, match='full'), archive.open('a') as file:
+        file.read()
+        raise OSError(28, 'the disk is full')
+
+
 def test_every_set_has_a_reader_and_every_source_is_complete():
     assert set(SETS) == TABLES.keys() | FILES.keys()
     for source in read_sources():
