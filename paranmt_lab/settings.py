@@ -337,14 +337,15 @@ def _plain(x):
     raise TypeError(f'{type(x).__name__} has no place in JSON: {x!r}')
 
 # %% ../nbs/00_settings.ipynb #5f3f7115
+_RESTORE = 'restore it, or delete it and run the stage again'
+
 def read_json(
-    path:Path, # File to read
-) -> Any:      # What it holds
+    path:Path,           # File to read
+    remedy:str=_RESTORE, # Said at the end of the error
+) -> Any:                # What it holds
     "Read JSON; the error names the file and the line."
     try: return json.loads(Path(path).read_text(encoding='utf-8'))
-    except ValueError as e:
-        raise ValueError(f'{path}: not readable as JSON ({e}); '
-                         'restore it or delete it and run the stage again') from None
+    except ValueError as e: raise ValueError(f'{path}: not readable as JSON ({e}); {remedy}') from None
 
 # %% ../nbs/00_settings.ipynb #36d4f576
 _JSON = {dict: 'an object', list: 'a list', str: 'text', bool: 'true or false',
@@ -354,11 +355,11 @@ def read_object(
     path:Path,             # File to read
     required:dict|None=None, # Key to its type or types, for keys that must be there
     optional:dict|None=None, # The same for keys that may be there
-    remedy:str='restore it, or delete it and run the stage again', # Said at the end of the error
+    remedy:str=_RESTORE,   # Said at the end of the error
 ) -> dict:                 # What it holds
     "Read a JSON object and check the types of its keys."
     required, optional = required or {}, optional or {}
-    found = read_json(path)
+    found = read_json(path, remedy)
     if not isinstance(found, dict):
         raise ValueError(f'{path}: expected an object, found {_JSON[type(found)]}; {remedy}')
     if missing := [k for k in required if k not in found]: raise ValueError(f'{path}: no key {missing[0]!r}; {remedy}')

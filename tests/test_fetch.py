@@ -18,7 +18,16 @@ import pytest
 from paranmt_lab.fetch import download as fetching, sets
 from paranmt_lab.fetch.archives import Archive, ArchiveError
 from paranmt_lab.fetch.download import DownloadError, Wanted, download
-from paranmt_lab.fetch.layout import ROWS, LayoutError, senteval_tables, sts_tables, write_table
+from paranmt_lab.fetch.files import tatoeba_files
+from paranmt_lab.fetch.layout import (
+    ROWS,
+    LayoutError,
+    pit_tables,
+    senteval_tables,
+    sts_tables,
+    turku_tables,
+    write_table,
+)
 from paranmt_lab.fetch.sets import FILES, TABLES, downloads_folder, fetch
 from paranmt_lab.fetch.sources import SETS, choose_sources, read_sources
 
@@ -229,6 +238,37 @@ def test_damaged_archives_say_so(tmp_path):
         Archive(zipped(tmp_path / 'c.zip', {'x/a': '', 'y/a': '', '__MACOSX/a': ''})).find('a')
 
 
+def packed(kind):
+    "Bytes of an archive of one member."
+    file = io.BytesIO()
+    if kind == 'zip':
+        with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as z: z.writestr('a.txt', CONTENT)
+        return file.getvalue()
+    with tarfile.open(fileobj=file, mode=f'w:{kind}') as t:
+        member = tarfile.TarInfo('a.txt')
+        member.size = len(CONTENT)
+        t.addfile(member, io.BytesIO(CONTENT))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(('kind', 'damage'), [ # tar files have no checksum, so wrong bytes in a gz may go unnoticed
+    *((kind, damage) for kind in ('zip', 'gz', 'bz2', 'xz') for damage in ('empty', 'half')),
+    *((kind, 'wrong') for kind in ('zip', 'bz2', 'xz'))])
+def test_damaged_archives_of_every_kind_raise_one_kind_of_error(kind, damage, tmp_path):
+    whole = packed(kind)
+    half = len(whole) // 2
+    wrong = whole[:half] + bytes(b ^ 0x55 for b in whole[half:half + 30]) + whole[half + 30:]
+    (tmp_path / 'a').write_bytes({'empty': b'', 'half': whole[:half], 'wrong': wrong}[damage])
+    with pytest.raises(ArchiveError, match='damaged'): Archive(tmp_path / 'a').text('a.txt')
+
+
+def test_errors_of_the_disk_are_no_damage(tmp_path):
+    archive = Archive(zipped(tmp_path / 'a.zip', {'a': 'text'}))
+    with pytest.raises(OSError, match='full'), archive.open('a') as file:
+        file.read()
+        raise OSError(28, 'the disk is full')
+
+
 def test_every_set_has_a_reader_and_every_source_is_complete():
     assert set(SETS) == TABLES.keys() | FILES.keys()
     for source in read_sources():
@@ -262,6 +302,29 @@ def test_senteval_labels(tmp_path):
     tables = {t.path: t.rows for t in senteval_tables(dict(binary=Archive(zipped(tmp_path / 'a.zip', members))))}
     assert tables['eval/senteval/subj/subj.tsv'][0] == ('a objective text ', '1', 'objective')
     assert tables['eval/senteval/mr/mr.tsv'][2:] == [('a neg text ', '0', 'negative'), ('latin é', '0', 'negative')]
+
+
+@pytest.mark.parametrize(('line', 'why'), [
+    ('1\tt\ta\tb\n', 'line 1 has 4 fields'), ('1\tt\ta\tb\tmany\n', "votes 'many'"), ('1\tt\ta\tb\t\n', "votes ''")])
+def test_votes_of_another_form_are_an_error(line, why, tmp_path):
+    archive = Archive(zipped(tmp_path / 'a.zip', {'data/dev.data': line, 'data/test.data': ''}))
+    with pytest.raises(LayoutError, match=why): list(pit_tables({'': archive}))
+
+
+def test_pairs_without_a_label_are_an_error(tmp_path):
+    (tmp_path / 'a.json').write_text('[{"txt1": "a", "txt2": "b", "label": "4"}, {"txt1": "a", "txt2": "b"}]')
+    with pytest.raises(LayoutError, match="turku/fi/dev.tsv: pair 2 has no 'label'"):
+        list(turku_tables({'fi-dev': Archive(tmp_path / 'a.json')}))
+
+
+@pytest.mark.parametrize(('name', 'line', 'why'), [
+    ('cs-en-links', '1\n', 'expected number, number'), ('cs-en-links', '1\tx\n', 'expected number, number'),
+    ('cs-sentences', '1\tces\n', 'expected number, text, text'), ('en-sentences', 'x\teng\ta\n', 'line 2 is')])
+def test_lines_of_tatoeba_of_another_form_are_an_error(name, line, why, tmp_path):
+    good = {'cs-sentences': '1\tces\ta\n', 'en-sentences': '7\teng\tb\n', 'cs-en-links': '1\t7\n'}
+    for part, text in good.items(): (tmp_path / part).write_text(text + line * (part == name))
+    with pytest.raises(LayoutError, match=why):
+        list(tatoeba_files({part: Archive(tmp_path / part) for part in good}, tmp_path))
 
 
 def test_a_source_that_changed_its_rows_is_an_error_and_nothing_is_written(tmp_path):

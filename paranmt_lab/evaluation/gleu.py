@@ -50,6 +50,12 @@ def gleu(
     seed:int=0,                     # Of the draws
 ) -> float:                         # Percent
     "GLEU of a corpus."
+    if len(sources) != len(hypotheses) or len(sources) != len(references):
+        raise ValueError(f'{len(sources)} sentences, {len(hypotheses)} outputs and corrections of {len(references)}: '
+                         'expected as many of each')
+    if len(sizes := {len(rs) for rs in references}) != 1 or 0 in sizes:
+        raise ValueError(f'{", ".join(map(str, sorted(sizes))) or "no"} corrections of a sentence, expected the same '
+                         'number for each')
     counts_NRC = np.array([[gleu_counts(s, h, r) for r in rs] for s, h, rs in zip(sources, hypotheses, references)])
     n, choices, _ = counts_NRC.shape
     picked_DN = np.random.default_rng(seed).integers(choices, size=(draws if choices > 1 else 1, n))

@@ -116,9 +116,12 @@ _TRAIN = {'id': str, 'sentence1': str, 'sentence2': str, 'pmi': float, 'expected
 def _ranked(rank, where, fields):
     "A row of a training file with its numbers."
     if not re.fullmatch(r'[a-z]{2}-N\d+', fields['id']): raise _refused(where, 'id', fields['id'], 'such as en-N12')
-    try: row = {name: kind(fields[name]) for name, kind in _TRAIN.items()}
-    except ValueError as e: raise LabelledFileError(f'{where}: {e}') from None
-    return row | dict(rank=rank)
+    return {name: _read(kind, where, name, fields[name]) for name, kind in _TRAIN.items()} | dict(rank=rank)
+
+def _read(kind, where, name, text):
+    "A field as text, number or whole number."
+    try: return kind(text)
+    except ValueError: raise _refused(where, name, text, 'a whole number' if kind is int else 'a number') from None
 
 def read_opusparcus_train(
     path:Path,            # Training file, packed with bzip2 or not

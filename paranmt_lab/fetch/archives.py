@@ -9,8 +9,10 @@ __all__ = ['LARGEST', 'RATIO', 'ArchiveError', 'Limited', 'Archive']
 import bz2
 import gzip
 import io
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -21,8 +23,18 @@ from fastcore.basics import patch
 LARGEST = 8 << 30   # bytes that a member may unpack to
 RATIO = 200         # times that a member may be larger than its archive; text compresses to a hundredth at most
 
+_DAMAGES = zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError
+
 class ArchiveError(ValueError):
     "An archive that cannot be used, and why."
+
+@contextmanager
+def _intact(name):
+    "Name the file or member in errors of unpacking; errors of the disk stay as they are."
+    try: yield
+    except _DAMAGES as e:
+        if getattr(e, 'errno', None): raise
+        raise ArchiveError(f'{name} is damaged ({e}); delete the file and fetch it again') from None
 
 def _is_safe(name):
     "Whether a path stays in its folder."
@@ -38,7 +50,7 @@ class Limited(io.RawIOBase):
         most:int,   # Bytes that it may have
         name:str,   # What it is, for the error
     ):
-        self.stream, self.left, self.name = stream, most, name
+        self.stream, self.left, self.most, self.name = stream, most, most, name
 
     def readable(self) -> bool: # True
         "It can be read."
@@ -48,9 +60,9 @@ class Limited(io.RawIOBase):
         buffer,     # Where bytes go
     ) -> int:       # How many came
         "Read some bytes."
-        data = self.stream.read(len(buffer))
+        with _intact(self.name): data = self.stream.read(len(buffer))
         self.left -= len(data)
-        if self.left < 0: raise ArchiveError(f'{self.name} unpacks to more than it may; it is refused')
+        if self.left < 0: raise ArchiveError(f'{self.name} unpacks to more than {self.most:,} bytes; it is refused')
         buffer[:len(data)] = data
         return len(data)
 
@@ -63,11 +75,18 @@ class Archive:
     ):
         self.path = Path(path)
         self.most = min(largest, max(RATIO * self.path.stat().st_size, 1 << 20))
-        self.zip = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
-        self.tar = tarfile.open(path) if not self.zip and tarfile.is_tarfile(path) else None
-        self.names = self._names()
+        with _intact(self.path):
+            if not self._first(): raise EOFError('it is empty')
+            self.zip = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
+            self.tar = tarfile.open(path) if not self.zip and tarfile.is_tarfile(path) else None
+            if not self.zip and self._first() == b'PK\3': raise EOFError('the list of its members is missing')
+            self.names = self._names()
         if hostile := [name for name in self.names if not _is_safe(name)]:
             raise ArchiveError(f'{path} holds the path {hostile[0]!r}, which leads out of its folder; it is refused')
+
+    def _first(self):
+        "The three bytes that say how a file is compressed."
+        with self.path.open('rb') as file: return file.read(3)
 
     def _names(self):
         "Paths of the members."
@@ -114,7 +133,7 @@ def _open_tar(self:Archive, name):
 @patch
 def _open_single(self:Archive, name):
     "A file that is no archive of several, perhaps compressed."
-    begin = self.path.open('rb').read(3)
+    begin = self._first()
     if begin[:2] == b'\x1f\x8b': return gzip.open(self.path)
     return bz2.open(self.path) if begin == b'BZh' else self.path.open('rb')
 
@@ -127,12 +146,9 @@ def open(self:Archive,
     "Read a member."
     name = self.find(end)
     opened = self._open_zip if self.zip else self._open_tar if self.tar else self._open_single
-    try:
-        with opened(name) as stream:
-            limited = Limited(stream, self.most, f'{self.path}: {name}')
-            with io.BufferedReader(limited, 1 << 16) as file: yield file
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, gzip.BadGzipFile) as e:
-        raise ArchiveError(f'{self.path}: {name} is damaged ({e}); delete the file and fetch it again') from None
+    whole = f'{self.path}: {name}'
+    with _intact(whole): stream = opened(name)
+    with stream, io.BufferedReader(Limited(stream, self.most, whole), 1 << 16) as file: yield file
 
 @patch
 def text(self:Archive,

@@ -61,14 +61,21 @@ def glove_files(
     yield path
 
 # %% ../../nbs/25_fetch.files.ipynb #7c760d98
+def _fields(archive, *kinds):
+    "The first fields of each line, each of its kind."
+    with archive.open() as stream:
+        for place, line in enumerate(stream, 1):
+            try:
+                texts = line.decode('utf-8').rstrip('\r\n').split('\t')[:len(kinds)]
+                fields = [kind(text) for kind, text in zip(kinds, texts, strict=True)]
+            except ValueError:
+                names = ', '.join(dict(int='number', str='text')[kind.__name__] for kind in kinds)
+                raise LayoutError(f'{archive.path}: line {place} is {line[:40]!r}, expected {names}') from None
+            yield fields
+
 def _sentences(archive, wanted):
     "Number to text, of the wanted numbers."
-    found = {}
-    with archive.open() as stream:
-        for line in stream:
-            number, _, text = line.decode('utf-8').rstrip('\r\n').split('\t')[:3]
-            if int(number) in wanted: found[int(number)] = text
-    return found
+    return {number: text for number, _, text in _fields(archive, int, str, str) if number in wanted}
 
 def tatoeba_files(
     archives:Mapping[str, Archive], # cs-sentences, en-sentences, cs-en-links
@@ -77,8 +84,7 @@ def tatoeba_files(
     "Czech and English sentences of Tatoeba that translate each other."
     if lacking := {'cs-sentences', 'en-sentences', 'cs-en-links'} - archives.keys():
         raise LayoutError(f"tatoeba needs all of its files; lacking {', '.join(sorted(lacking))}")
-    with archives['cs-en-links'].open() as stream:
-        links = [tuple(map(int, line.split()[:2])) for line in stream]
+    links = list(_fields(archives['cs-en-links'], int, int))
     czech = _sentences(archives['cs-sentences'], {a for a, _ in links})
     english = _sentences(archives['en-sentences'], {b for _, b in links})
     pairs = [(czech[a], english[b]) for a, b in links if a in czech and b in english]

@@ -171,10 +171,12 @@ def senteval_tables(
             yield Table(f'eval/senteval/trec/{split}.tsv', 'text label label_fine', rows)
 
 # %% ../../nbs/25_fetch.layout.ipynb #f215ebcd
-def _pit_row(line, expert):
-    "Sentences, score, label and topic of a line."
-    topic, name, first, second, votes = line.split('\t')[:5]
-    score = int(re.sub(r'\D', '', votes)[:1])
+def _pit_row(fields, expert, path):
+    "Sentences, score, label and topic of a pair."
+    topic, name, first, second, votes = fields
+    if not (digit := re.search(r'[0-9]', votes)):
+        raise LayoutError(f'{path}: votes {votes!r} for {first!r}, expected a number; the source has changed')
+    score = int(digit[0])
     debatable, least = (3, 4) if expert else (2, 3)
     label = '' if score == debatable else str(int(score >= least))
     return first, second, str(score), label, topic, name
@@ -184,16 +186,19 @@ def pit_tables(
 ) -> Iterator[Table]:               # Its tables
     "PIT-2015: dev and test."
     for split in ('dev', 'test'):
-        rows = [_pit_row(line, split == 'test') for line in _lines(archives[''].text(f'data/{split}.data'))]
-        yield Table(f'eval/pit2015/{split}.tsv', 'sentence1 sentence2 score label topic_id topic', rows)
+        path, text = f'eval/pit2015/{split}.tsv', archives[''].text(f'data/{split}.data')
+        rows = [_pit_row(fields, split == 'test', path) for fields in _columns(text, range(5), path, header=False)]
+        yield Table(path, 'sentence1 sentence2 score label topic_id topic', rows)
 
 def turku_tables(
     archives:Mapping[str, Archive], # Part to its archive
 ) -> Iterator[Table]:               # Its tables
     "Turku paraphrases in Finnish and Swedish."
     for part, archive in archives.items():
-        language, split = part.split('-')
-        clean = lambda text: ' '.join(str(text).split())
-        rows = [(clean(pair['txt1']), clean(pair['txt2']), str(pair['label']), clean(pair.get('goeswith') or ''))
-                for pair in json.loads(archive.text())]
-        yield Table(f'eval/turku/{language}/{split}.tsv', 'sentence1 sentence2 label source', rows)
+        path, pairs = f"eval/turku/{part.replace('-', '/')}.tsv", json.loads(archive.text())
+        for number, pair in enumerate(pairs, 1):
+            if lacking := [key for key in ('txt1', 'txt2', 'label') if key not in pair]:
+                raise LayoutError(f'{path}: pair {number} has no {lacking[0]!r}; the source has changed')
+        clean = lambda text: ' '.join(str(text or '').split())
+        rows = [(clean(p['txt1']), clean(p['txt2']), str(p['label']), clean(p.get('goeswith'))) for p in pairs]
+        yield Table(path, 'sentence1 sentence2 label source', rows)

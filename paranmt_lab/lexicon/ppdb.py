@@ -7,6 +7,7 @@ __all__ = ['FIELDS', 'SCORE', 'BLOCK', 'import_ppdb', 'Ppdb']
 
 # %% ../../nbs/33_lexicon.ppdb.ipynb #3e881b5c
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -53,13 +54,22 @@ def _blocks(path) -> Iterator[pa.Table]:
     table = lambda: pa.table(dict(first=pa.array(first, pa.string()), second=pa.array(second, pa.string()),
                                   score=pa.array(scores, pa.float64()), line=pa.array(lines, pa.int64())))
     with opened(path, 'rt', encoding='utf-8', errors='strict') as file:
-        for number, line in enumerate(file, 1):
+        for number, line in _numbered(file, path):
             if entry := _entry(line, f'{path}:{number}'):
                 for column, value in zip(columns, (*entry, number)): column.append(value)
             if len(lines) == BLOCK:
                 yield table()
                 for column in columns: column.clear()
     yield table()
+
+def _numbered(file, path):
+    "Lines of a file with their numbers; damage is an error with its place."
+    number = 0
+    try:
+        for number, line in enumerate(file, 1): yield number, line
+    except (EOFError, OSError, zlib.error, UnicodeDecodeError) as e:
+        if getattr(e, 'errno', None): raise
+        raise ValueError(f'{path}: {e}, after line {number:,}; copy or download it again') from None
 
 # %% ../../nbs/33_lexicon.ppdb.ipynb #2ad6c751
 def import_ppdb(
