@@ -850,6 +850,51 @@ def test_embedding_map(page, workspace):
     page.shot('embedding-map-score')
 
 
+def make_maps(page):
+    "Make the maps that the page asks for, one after another."
+    while page.tab.get_by_role('button', name='Make the map').count():
+        page.tab.get_by_role('button', name='Make the map').click()
+        page.tab.wait_for_function("() => document.body.innerText.includes('so far')"
+                                   " || document.querySelector('.st-key-map .vega-embed')")
+        page.tab.wait_for_function("() => !document.body.innerText.includes('so far')")
+        page.settle()
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_function("() => !document.body.innerText.includes('Placing your')")
+    return page.settle()
+
+
+def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
+    "Maps by two encoders with typed sentences; the pairs of a rectangle become a selection and a campaign."
+    names = ['run:word-trigram-m20', 'run:trigram-m1']
+    page.open('embedding-map', corpus='talk-reworded', encoder=names[0], beside=names[1], pairs=500, colour='corpus',
+              typed='I do not know where he is.\nQqqq.')
+    assert all(name in make_maps(page).text() for name in names)
+    page.shot('embedding-map-two')
+    page.drag('map', 0.06, 0.22, 0.15, 0.6)
+    ids = set(page.saved('brushed_save').pair_id)
+    assert 0 < len(ids) < 500
+    page.shot('embedding-map-linked')
+    page.drag('map', 0.5, 0.72, 0.1, 0.6) # on the second map
+    both = set(page.saved('brushed_save').pair_id)
+    assert both < ids, 'with a rectangle on each map the pairs that lie in both'
+    page.tab.get_by_text('Save these pairs as a selection').click()
+    save, send = page.tab.get_by_test_id('stForm').all()
+    save.get_by_label('Name').fill('clump')
+    save.get_by_role('button', name='Save').click()
+    page.tab.get_by_text(f'Selection clump keeps {len(both):,} pairs.').wait_for()
+    record = json.loads((workspace / 'corpora/talk-reworded/selections/clump.json').read_text())
+    assert {int(id) for id in re.findall(r'\d+', record['selection']['where'])} == both
+    send.get_by_label('Name').fill('clump')
+    send.get_by_role('button', name='Draw').click()
+    page.tab.get_by_text('Campaign clump has').wait_for()
+    with closing(sqlite3.connect(workspace / 'annotations.sqlite')) as db:
+        drawn = db.execute("SELECT pair_id FROM items WHERE campaign = 'clump'").fetchall()
+    assert drawn and {pair for pair, in drawn} <= both
+    assert 'paranmt select talk-reworded clump --where' in page.text()
+    page.tab.emulate_media(color_scheme='dark')
+    page.settle().shot('embedding-map-two-dark')
+
+
 def test_edges_and_a_highlight_on_the_map(page, workspace):
     "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
