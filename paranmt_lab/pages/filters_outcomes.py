@@ -86,7 +86,8 @@ def people(
     sides = label_sides(labels, filters.keeps(ranges, labels.pair_id.to_numpy('int64')).reset_index(drop=True), scale)
     _headline(place, sides.iloc[0], SCALES[scale])
     if not len(labels): return st.caption('None of its pairs has been rated yet.')
-    draw(side_shares(sides, SCALES[scale]).properties(height=30 * len(sides) + 60))
+    draw(side_shares(sides, SCALES[scale]).properties(height=30 * len(sides) + 60), 'side_shares',
+         made=f'paranmt annotate status {shlex.quote(campaign)}')
     st.caption('Shares of the rated pairs, weighted by the pairs that each represents; intervals of 95 % (Wilson, for '
                'the effective number of labels). A discarded pair does not count as strong.')
 
@@ -130,7 +131,7 @@ def trainings(
     best = table.loc[table.development.idxmax()]
     place.metric('Best development score', f'{best.development:.1f}', f'{best.run}, {best.selection}',
                  delta_color='off', delta_arrow='off')
-    draw(outcomes(table, kept.pairs).properties(height=240))
+    draw(outcomes(table, kept.pairs).properties(height=240), 'outcomes')
     sets = ', '.join(sorted(filter(None, table['set'].unique()))) or 'an unknown set'
     st.caption(f"Development scores on {escaped(sets)} (Pearson × 100). The dashed line marks the pairs kept now.")
 

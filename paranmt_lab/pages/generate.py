@@ -88,7 +88,7 @@ def _choices(names):
 def _attention(engine, sentence, paraphrase):
     "The attention chart, where the model is an LSTM."
     if not hasattr(engine, 'attention'): return st.caption('Attention is shown for an LSTM only.')
-    draw(attention_chart(*engine.attention(sentence, paraphrase)))
+    draw(attention_chart(*engine.attention(sentence, paraphrase)), 'attention')
 
 def _show(name, stamp, sentence, found):
     "The paraphrases with marked differences, as a table to save, and the attention of the first."
