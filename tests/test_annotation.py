@@ -1207,7 +1207,7 @@ def test_the_form_of_a_new_campaign_follows_the_corpus(tmp_path, monkeypatch):
     at.selectbox(key='new_corpus').set_value('b-plain').run()
     assert at.selectbox(key='new_division_b-plain').value == 'no strata'
     at.selectbox(key='new_corpus').set_value('c-scored').run()
-    assert at.selectbox(key='new_division_c-scored').value == 'the five ranges of paranmt.3'
+    assert at.selectbox(key='new_division_c-scored').value == 'the five ranges of Table 3 of ParaNMT-50M'
     at.text_input(key='new_name').set_value('fresh').run()
     next(b for b in at.button if b.label == 'Draw it').click().run()
     assert not at.exception and at.success[0].value.startswith('**fresh** has 9 pairs')

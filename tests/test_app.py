@@ -220,7 +220,7 @@ def test_score_ranges(page, workspace):
         at = cells.index(f'({low}, {high}]')
         assert int(cells[at + 1].replace(',', '')) == found.n
         assert cells[at + 3] == (f'{found["mean"]:.2f} ± {found.sd:.2f}' if found.n else '')
-    assert {'18', '0.35 ± 0.20', '86', '97'} <= set(shown.iloc[-1]) # the last row of paranmt.3
+    assert {'18', '0.35 ± 0.20', '86', '97'} <= set(shown.iloc[-1]) # the last row of Table 3
     page.shot('score-ranges')
 
 
@@ -492,6 +492,10 @@ HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
         'torn-measure': lambda f: flip(f / 'measures/trigram_overlap/part-00000.parquet'),
         'text-measure': lambda f: pd.DataFrame({'trigram_overlap': ['a', 'b']})
         .to_parquet(f / 'measures/trigram_overlap/part-00000.parquet'),
+        'cut-shard': lambda f: (f / 'pairs/part-00000.parquet').write_bytes(
+            (f / 'pairs/part-00000.parquet').read_bytes()[:-200]),
+        'more-columns': lambda f: pd.read_parquet(f / 'pairs/part-00000.parquet').assign(colour='red').to_parquet(
+            f / 'pairs/part-00000.parquet'),
         'other-columns': lambda f: pd.DataFrame({'a': [1, 2]}).to_parquet(f / 'pairs/part-00000.parquet'),
         'manifest-list': lambda f: (f / 'manifests/translate.json').write_text('[1, 2]'),
         'selection-list': lambda f: (f / 'selections/strong.json').write_text('[1, 2]')}
@@ -501,7 +505,8 @@ def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
 
 
 @pytest.mark.parametrize('harm', ['torn-shard', soak('text-measure'), soak('selection-list'), soak('torn-measure'),
-                                  soak('other-columns'), soak('manifest-list')])
+                                  soak('other-columns'), soak('manifest-list'), soak('cut-shard'),
+                                  soak('more-columns')])
 def test_a_damaged_file_spoils_one_view(page, workspace, harm):
     "Pages that use a damaged corpus say so in plain words; the list of corpora and the other corpora stay."
     folder = broken_corpus(workspace, harm, HARM[harm])
@@ -515,6 +520,34 @@ def test_a_damaged_file_spoils_one_view(page, workspace, harm):
             if not path: assert 'talk-reworded' in page.table('corpus_rows').corpus.tolist()
         assert page.open('score-ranges', corpus='talk-reworded').metric('pairs with')
     finally: shutil.rmtree(folder)
+
+
+def test_a_run_without_results_and_a_campaign_without_ratings(page, workspace):
+    "Each is told on its own view, with the command that mends it; other runs and views stay."
+    from dataclasses import replace
+
+    from paranmt_lab.annotation.campaigns import Campaign, create_campaign
+    from paranmt_lab.annotation.store import EventLog
+    from paranmt_lab.settings import settings
+    file = workspace / 'runs/trigram-m1/results.parquet'
+    kept = file.read_bytes()
+    try:
+        file.write_bytes(kept[:-100])
+        text = page.open('results', view='By data set').text()
+        assert 'The results of trigram-m1 cannot be read' in text
+        assert 'word-trigram-m20' in page.table('by_dataset').columns
+        file.unlink()
+        text = page.open('compare', run='trigram-m1', other='word-trigram-m20').text()
+        assert 'trigram-m1 has no results yet' in text and 'paranmt evaluate trigram-m1' in text
+        assert re.search('settings? differ', text) and 'cannot be shown' not in text
+        assert 'cannot be read' not in page.open('results').text()
+    finally: file.write_bytes(kept)
+    lab = replace(settings(), workspace=workspace, annotations=f"sqlite:///{workspace / 'annotations.sqlite'}")
+    create_campaign(EventLog(lab.annotations), Campaign('unrated', 'talk-reworded', measure='', n=5), lab)
+    for view in ('agreement', 'raters', 'in dispute', 'table 3'):
+        text = page.open('agreement', campaign='unrated', view=view).text()
+        assert 'cannot be shown' not in text and '0 of ' in text
+        if view in ('agreement', 'table 3'): assert 'There are no ratings yet' in text
 
 
 def test_a_lost_shard_is_told_on_every_page(page, workspace):
@@ -850,6 +883,51 @@ def test_embedding_map(page, workspace):
     page.shot('embedding-map-score')
 
 
+def make_maps(page):
+    "Make the maps that the page asks for, one after another."
+    while page.tab.get_by_role('button', name='Make the map').count():
+        page.tab.get_by_role('button', name='Make the map').click()
+        page.tab.wait_for_function("() => document.body.innerText.includes('so far')"
+                                   " || document.querySelector('.st-key-map .vega-embed')")
+        page.tab.wait_for_function("() => !document.body.innerText.includes('so far')")
+        page.settle()
+    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_function("() => !document.body.innerText.includes('Placing your')")
+    return page.settle()
+
+
+def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
+    "Maps by two encoders with typed sentences; the pairs of a rectangle become a selection and a campaign."
+    names = ['run:word-trigram-m20', 'run:trigram-m1']
+    page.open('embedding-map', corpus='talk-reworded', encoder=names[0], beside=names[1], pairs=500, colour='corpus',
+              typed='I do not know where he is.\nQqqq.')
+    assert all(name in make_maps(page).text() for name in names)
+    page.shot('embedding-map-two')
+    page.drag('map', 0.06, 0.22, 0.15, 0.6)
+    ids = set(page.saved('brushed_save').pair_id)
+    assert 0 < len(ids) < 500
+    page.shot('embedding-map-linked')
+    page.drag('map', 0.5, 0.72, 0.1, 0.6) # on the second map
+    both = set(page.saved('brushed_save').pair_id)
+    assert both < ids, 'with a rectangle on each map the pairs that lie in both'
+    page.tab.get_by_text('Save these pairs as a selection').click()
+    save, send = page.tab.get_by_test_id('stForm').all()
+    save.get_by_label('Name').fill('clump')
+    save.get_by_role('button', name='Save').click()
+    page.tab.get_by_text(f'Selection clump keeps {len(both):,} pairs.').wait_for()
+    record = json.loads((workspace / 'corpora/talk-reworded/selections/clump.json').read_text())
+    assert {int(id) for id in re.findall(r'\d+', record['selection']['where'])} == both
+    send.get_by_label('Name').fill('clump')
+    send.get_by_role('button', name='Draw').click()
+    page.tab.get_by_text('Campaign clump has').wait_for()
+    with closing(sqlite3.connect(workspace / 'annotations.sqlite')) as db:
+        drawn = db.execute("SELECT pair_id FROM items WHERE campaign = 'clump'").fetchall()
+    assert drawn and {pair for pair, in drawn} <= both
+    assert 'paranmt select talk-reworded clump --where' in page.text()
+    page.tab.emulate_media(color_scheme='dark')
+    page.settle().shot('embedding-map-two-dark')
+
+
 def test_edges_and_a_highlight_on_the_map(page, workspace):
     "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
@@ -968,7 +1046,7 @@ def test_results(page, workspace):
         ['task', 'metric']).value['graded', 'pearson']
     assert abs(float(rest.graded['trigram-m1', 'ours']) - 100 * graded) < 0.051
     years = page.table('by_year').set_index(['system', 'source'])
-    assert years['2014']['WORD,TRIGRAM', 'paranmt.8'] == '77.4'
+    assert years['2014']['WORD,TRIGRAM', 'Table 8 of ParaNMT-50M'] == '77.4'
     assert '2013 without SMT' in years or not (years['2012'].loc[:, 'ours'] != 'not available').any()
     page.shot('results-by-year')
     page.open('results', view='Pairs', set='graded sample')

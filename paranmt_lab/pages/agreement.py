@@ -6,6 +6,7 @@
 __all__ = ['KINDS', 'VIEWS', 'PERSONAL', 'HOW', 'progress_line', 'exported', 'page']
 
 # %% ../../nbs/62_pages.agreement.ipynb #65aef96b
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -26,12 +27,14 @@ from .agreement_table3 import show_table3
 from paranmt_lab.pages.parts import (
     choose,
     in_address,
+    made_by,
     nothing_yet,
     one_of,
     open_corpus,
     page_part,
     page_view,
     purpose,
+    show_table,
     source_line,
     warn_of_problems,
 )
@@ -58,8 +61,8 @@ def _progress(log, campaign):
     st.progress(share, text=text)
     with st.expander(f'Raters: {len(people):,} people, {len(leases):,} pairs reserved', icon=':material/group:'):
         left, right = st.columns(2)
-        left.dataframe(printable(people), key='people', hide_index=True)
-        right.dataframe(printable(leases), key='leases', hide_index=True)
+        with left: show_table(people, 'people', printable(people))
+        with right: show_table(leases, 'leases', printable(leases))
         right.caption('Reserved until the given time (UTC); then the pair goes to other raters.')
 
 # %% ../../nbs/62_pages.agreement.ipynb #12a17553
@@ -72,18 +75,21 @@ def exported(
     log:EventLog,   # The database
     campaign:str,   # Name of the campaign
     ending:str,     # Of the file, such as `.csv`
+    pseudonyms:bool=False, # Write `rater-1`, `rater-2`, ... in place of people's names
 ) -> bytes:         # The file
     "All answers of a campaign as a file."
     with tempfile.TemporaryDirectory() as folder:
-        return export(log, campaign, Path(folder) / f'answers{ending}').read_bytes()
+        return export(log, campaign, Path(folder) / f'answers{ending}', pseudonyms=pseudonyms).read_bytes()
 
 # %% ../../nbs/62_pages.agreement.ipynb #4a7e77d1
 def _exports(log, campaign):
     "A button for each format."
     st.markdown('#### Download the answers')
+    hidden = st.toggle('Pseudonyms', key='pseudonyms', help='rater-1, rater-2, ... in place of names, in the order of '
+                       'first answers. Comments stay as they were typed: read them before you publish.')
     with st.container(horizontal=True):
         for kind, (ending, mime) in KINDS.items():
-            make = lambda ending=ending: exported(log, campaign, ending)
+            make = lambda ending=ending: exported(log, campaign, ending, hidden)
             st.download_button(kind, make, f'{campaign}{ending}', mime, key=f'export_{kind}', on_click='ignore',
                                icon=':material/download:')
     st.caption(_FURTHER)
@@ -130,6 +136,7 @@ def page():
     scale = st.sidebar.segmented_control('Scale', list(SCALES), key='scale', required=True)
     event = last_event(log, plan.name)
     origin = f'of {plan.corpus}' if plan.corpus else 'imported'
+    made_by(f'paranmt annotate status {shlex.quote(plan.name)}')
     st.caption(source_line(campaign=plan.name, pairs=origin, raters=plan.overlap, event=event))
     _progress(log, plan.name)
     view = st.segmented_control('View', list(VIEWS), key='view', required=True, label_visibility='collapsed')

@@ -14,7 +14,7 @@ from ..annotation.views import label_patterns
 from ..charts.annotation import agreement_intervals
 from .access import open_log
 from .agreement_common import Subject, coefficient_columns, first_ratings, printable, stratum_weights
-from .parts import draw, in_address, some_of, soon
+from .parts import draw, in_address, show_table, some_of, soon
 
 # %% ../../nbs/62_pages.agreement_coefficients.ipynb #a19ae913
 TWO = ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal') # Coefficients by pair of raters
@@ -58,8 +58,8 @@ def _by_stratum(subject):
     if table.value.notna().any():
         points = table.dropna(subset='value')
         points = points.assign(low=points.low.fillna(points.value), high=points.high.fillna(points.value))
-        with st.container(key='intervals'): draw(agreement_intervals(points))
-    st.dataframe(coefficient_columns(table, ['stratum']), key='by_stratum', hide_index=True)
+        with st.container(key='intervals'): draw(agreement_intervals(points), 'intervals_chart')
+    show_table(table, 'by_stratum', coefficient_columns(table, ['stratum']))
     weighing = _WEIGHED if stratum_weights(subject.log, subject.campaign) else _UNWEIGHED
     st.caption(f'Intervals of 95 % by 1,000 resamples of the items. {weighing}')
     return True
@@ -74,4 +74,4 @@ def show_coefficients(
     table = soon(pair_coefficients, *subject.key, subject.scale, what='Comparing pairs of raters')
     if table is None: return
     if not len(table): return st.caption('No two raters have rated the same item yet.')
-    st.dataframe(printable(coefficient_columns(table, ['first', 'second'])), key='by_two', hide_index=True)
+    show_table(table, 'by_two', printable(coefficient_columns(table, ['first', 'second'])))

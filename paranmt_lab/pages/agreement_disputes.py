@@ -17,7 +17,7 @@ from ..annotation.views import item_answers
 from .access import open_log, researcher
 from .agreement_common import Subject, first_ratings, keep_outcome, printable, show_outcome
 from .card import seat, show_card
-from .parts import columns_of, escaped, legible, page_part, soon
+from .parts import columns_of, escaped, legible, page_part, show_table, soon
 from ..rating import Chair, dispute_data
 from ..settings import settings
 
@@ -87,12 +87,13 @@ def show_item(
             st.caption(name)
             st.text(legible(texts[name], 20_000))
     marks = item_answers(log, campaign, item)
-    st.dataframe(printable(marks), key='said', hide_index=True, placeholder='')
+    show_table(marks, 'said', printable(marks), placeholder='')
     decision = adjudicated(log, campaign)
     decision = decision[decision['item'] == item]
     if len(decision):
         people = decision.together.map(', '.join)
-        st.dataframe(printable(decision.assign(together=people)), key='decision', hide_index=True, placeholder='')
+        decision = decision.assign(together=people)
+        show_table(decision, 'decision', printable(decision), placeholder='')
     if not researcher(settings()): return
     _discussion_form(log, campaign, item, marks.annotator[marks.state == 'rated'].tolist(), who)
 
@@ -118,8 +119,8 @@ def show_disputes(
     if not len(items): return st.info('Nothing is in dispute on this scale.', icon=':material/handshake:')
     widths = columns_of(items) | {'labels': st.column_config.TextColumn(width='medium')}
     with st.container(key='disputed_box'):
-        choice = st.dataframe(printable(items), key='disputed', hide_index=True, column_config=widths, placeholder='',
-                              on_select='rerun', selection_mode='single-row')
+        choice = show_table(items, 'disputed', printable(items), column_config=widths, placeholder='',
+                            on_select='rerun', selection_mode='single-row')
     rows = choice.selection.rows
     if not rows: return st.caption('Click on a row for the marks and comments of everybody.')
     show_item(subject.log, subject.campaign, int(items['item'].iloc[rows[0]]), subject.who)

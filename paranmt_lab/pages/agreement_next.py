@@ -20,7 +20,7 @@ from ..charts.annotation import curve_band
 from ..filters.table import encoder_first
 from .access import open_log
 from .agreement_common import Subject, keep_outcome, last_event, show_outcome
-from .parts import choose, draw, escaped, in_address, one_of, open_corpus, soon
+from .parts import choose, draw, escaped, in_address, one_of, open_corpus, show_table, soon
 
 # %% ../../nbs/62_pages.agreement_next.ipynb #45d5d408
 def known_pairs(
@@ -94,7 +94,7 @@ def _show_curve(proposal, names, measure):
     if proposal.curve is None: st.info(_NO_LABEL, icon=':material/hourglass:')
     else:
         chart = curve_band(proposal.curve, measure, proposal.rated).properties(height=320)
-        with st.container(key='curve'): draw(chart)
+        with st.container(key='curve'): draw(chart, 'curve_chart')
     st.caption(f"{len(proposal.rated):,} labelled pairs of {', '.join(map(escaped, names))}. The band is of 95 %; "
                'the ticks are pairs, above strong ones and below others. Discarded pairs are not on it.')
 
@@ -119,5 +119,5 @@ def show_next(
     st.button(f'Add {len(proposal.pairs):,} pairs as a new campaign', key='add', icon=':material/add:', type='primary',
               disabled=not len(proposal.pairs) or not subject.who, on_click=_add,
               args=(subject.url, subject.plan, str(folder), measure, proposal, subject.who))
-    st.dataframe(proposal.bins[proposal.bins['add'] > 0], key='plan', hide_index=True)
+    show_table(proposal.bins[proposal.bins['add'] > 0], 'plan')
     st.caption(_BINS)

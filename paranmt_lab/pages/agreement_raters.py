@@ -12,7 +12,7 @@ import streamlit as st
 from ..annotation.raters import confusion, consistency, drift
 from ..charts.annotation import confusion_square, drift_lines
 from .agreement_common import Subject, all_ratings, coefficient_columns, first_ratings, printable
-from .parts import choose, draw, in_address, legible, number, soon
+from .parts import choose, draw, in_address, legible, number, show_table, soon
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #2bca0546
 def rater_names_at(
@@ -80,7 +80,7 @@ def _confusion(subject, names):
     if counts is None: return
     if not counts.to_numpy().sum(): return st.caption('These two have no item in common.')
     named = counts.rename_axis(index=legible(counts.index.name), columns=legible(counts.columns.name))
-    with st.container(key='confusion'): draw(confusion_square(named))
+    with st.container(key='confusion'): draw(confusion_square(named), 'confusion_chart')
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #3aa787c7
 def _drift(subject):
@@ -91,7 +91,7 @@ def _drift(subject):
     blocks = soon(drift_at, *subject.key, subject.scale, size)
     if blocks is not None and blocks.offset.notna().any():
         blocks = thinned(blocks.assign(annotator=blocks.annotator.map(legible)))
-        with st.container(key='drift'): draw(drift_lines(blocks))
+        with st.container(key='drift'): draw(drift_lines(blocks), 'drift_chart')
     st.caption("Each person's labels minus those of others on the same items; the area is two standard errors.")
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #843c1c49
@@ -108,5 +108,5 @@ def show_raters(
     table = soon(consistency_at, *subject.key, subject.scale)
     if table is None or not len(table): return
     st.markdown('#### Agreement with oneself')
-    st.dataframe(printable(coefficient_columns(table, ['annotator'])), key='consistency', hide_index=True)
+    show_table(table, 'consistency', printable(coefficient_columns(table, ['annotator'])))
     st.caption('On items that were shown twice.')

@@ -15,6 +15,7 @@ from ..annotation.store import EventLog
 from ..annotation.table3 import BASES, PAPER_3_LABELS, labels_of, strong_pairs, table3, wilson
 from ..charts.scores import share_by_range
 from ..filters.table import takes_model
+from ..labels import table_name
 from .access import open_log
 from .agreement_common import Subject
 from .parts import draw, in_address, one_of, open_corpus, pair_table, soon
@@ -55,7 +56,7 @@ def shares(
     threes = PAPER_3_LABELS[f'{scale}_{LABELS[-1]}']
     n = PAPER_3_LABELS[[f'{scale}_{label}' for label in LABELS]].sum(axis=1)
     low, high = wilson(threes, n)
-    theirs = dict(range=PAPER_3_LABELS['range'], share=threes / n, low=low, high=high, source='paranmt.3')
+    theirs = dict(range=PAPER_3_LABELS['range'], share=threes / n, low=low, high=high, source=table_name('paranmt.3'))
     return pd.concat([ours, pd.DataFrame(theirs)], ignore_index=True)
 
 # %% ../../nbs/62_pages.agreement_table3.ipynb #633d7498
@@ -98,7 +99,7 @@ def show_table3(
     left, right = st.columns([2, 3], gap='large', vertical_alignment='center')
     with left: _estimate(table, labels, subject.scale)
     chart = share_by_range(shares(table, subject.scale, paper), f'{subject.scale} 3, of {BASES[of]}')
-    with right.container(key='shares'): draw(chart.properties(height=220))
+    with right.container(key='shares'): draw(chart.properties(height=220), 'shares_chart')
     pair_table(table, 'table3', f'{plan.name}-table3')
     decided = int(labels.adjudicated.ne('').sum())
     st.caption(f'One label for each item: the decision if there is one ({decided:,} items), else the median of its '

@@ -16,6 +16,7 @@ from ..annotation.campaigns import Campaign, create_campaign, list_campaigns, re
 from ..annotation.views import rater_names
 from ..corpus import PAIRS, Corpus
 from ..filters.table import encoder_first
+from ..labels import table_name
 from .access import log_or_stop, rename, researcher, signed_in, vouched
 from .card import seat, show_card
 from paranmt_lab.pages.parts import (
@@ -26,6 +27,7 @@ from paranmt_lab.pages.parts import (
     page_part,
     page_view,
     purpose,
+    show_table,
     source_line,
 )
 from ..rating import Desk, card_data
@@ -57,7 +59,7 @@ def _admitted(log, campaign, who):
     return False
 
 # %% ../../nbs/62_pages.annotate.ipynb #ac104b71
-RANGED = 'the five ranges of paranmt.3'
+RANGED = f"the five ranges of {table_name('paranmt.3')}"
 QUANTILES = 'five equal parts'
 WHOLE = 'no strata'
 
@@ -131,7 +133,7 @@ def _new_campaign(s, log, who):
         made, table, problem = st.session_state.pop('drawn', ('', None, ''))
         if problem: st.error(problem, icon=':material/block:')
         if table is None: return
-        st.dataframe(table, hide_index=True)
+        show_table(table, 'drawn_strata')
         st.success(f'**{escaped(made)}** has {int(table.drawn.sum()):,} pairs. Choose it on the left.')
 
 # %% ../../nbs/62_pages.annotate.ipynb #31f0b6ac

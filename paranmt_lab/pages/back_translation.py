@@ -18,11 +18,13 @@ from ..jobs.progress import duration
 from ..models import models_at_hand, open_model
 from paranmt_lab.pages.parts import (
     choose,
+    corpus_commands,
     corpus_state,
     draw,
     escaped,
     in_address,
     legible,
+    made_by,
     nothing_yet,
     open_corpus,
     page_part,
@@ -30,6 +32,7 @@ from paranmt_lab.pages.parts import (
     pair_table,
     plain,
     purpose,
+    show_table,
     source_line,
     warn_of_problems,
 )
@@ -174,7 +177,7 @@ def _lists(corpus):
     own = k_best(corpus, row.pair_id)
     st.subheader(f'{len(own)} hypothes{"es" if len(own) > 1 else "is"}' + ('' if chosen else ' of the first sentence'))
     st.text('\n'.join(legible(t) or '' for t in (row.source, row.reference)))
-    draw(hypothesis_bars(own.assign(translation=own.translation.map(legible).fillna(''))))
+    draw(hypothesis_bars(own.assign(translation=own.translation.map(legible).fillna(''))), 'hypothesis_bars')
     pair_table(own.drop(columns=['source', 'reference', 'pair_id']), 'hypotheses', 'hypotheses')
 
 # %% ../../nbs/62_pages.back_translation.ipynb #c3713448
@@ -202,5 +205,6 @@ def page():
         corpus = Corpus.open(choose('Corpus', list(manifests), 'corpus'), s)
         warn_of_problems(corpus)
         st.caption(source_line(corpus))
-        st.dataframe(pd.DataFrame([job_facts(manifests[corpus.name])]).map(legible), hide_index=True)
+        made_by(corpus_commands(corpus))
+        show_table(pd.DataFrame([job_facts(manifests[corpus.name])]).map(legible), 'job_facts')
         _lists(corpus)

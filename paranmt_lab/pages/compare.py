@@ -24,11 +24,13 @@ from ..jobs.run import Run, list_runs
 from ..labels import label
 from ..models import identity_of, models_at_hand
 from paranmt_lab.pages.parts import (
+    corpus_commands,
     corpus_state,
     draw,
     escaped,
     in_address,
     load_encoder,
+    made_by,
     nothing_yet,
     number,
     one_of,
@@ -105,7 +107,7 @@ def _settings(first, second):
     "Settings that differ."
     table = differing(first, second)
     st.subheader(f'{len(table):,} settings differ' if len(table) != 1 else '1 setting differs')
-    if len(table): st.dataframe(table, hide_index=True)
+    if len(table): st.dataframe(table, hide_index=True, key='differing_table')
     save_rows(table, 'differing', 'settings')
 
 # %% ../../nbs/62_pages.compare.ipynb #db53b563
@@ -117,7 +119,7 @@ def _curves(runs):
         known = [m for m in metrics if figure in m and m[figure].notna().sum() > 1]
         if not known: continue
         st.caption(title)
-        draw(training_curve(pd.concat(known, ignore_index=True), figure, 1).properties(height=240))
+        draw(training_curve(pd.concat(known, ignore_index=True), figure, 1).properties(height=240), f'curve_{figure}')
 
 @page_part
 def _results(runs):
@@ -188,6 +190,7 @@ def _runs(s):
     if len(names) < 2: nothing_yet('A comparison needs two runs.', 'paranmt train --help')
     runs = [Run.open(s.runs, name) for name in _two(names, 'run', 'run')]
     st.caption(' · '.join(source_line(run=run) for run in runs))
+    made_by(shlex.join(['paranmt', 'compare', *(run.name for run in runs)]))
     _settings(*(run.config for run in runs))
     st.subheader('Results, first less second')
     _results(runs)
@@ -208,6 +211,7 @@ def _corpora(s):
     if len(names) < 2: nothing_yet('A comparison needs two corpora.', 'paranmt import --help')
     corpora = [open_corpus(str(s.corpora / name)) for name in _two(names, 'corpus', 'corpus')]
     _settings(*map(_facts, corpora))
+    made_by('\n'.join(map(corpus_commands, corpora)))
     shared = [m for m in score_columns(corpora[0]) if m in score_columns(corpora[1])]
     st.subheader('Measures of both')
     if not shared: return st.info('They have no measure in common.', icon=':material/inbox:')
@@ -221,7 +225,7 @@ def _corpora(s):
     if not known: return st.caption('No pair has a value of it.')
     span = min(e['low'] for e in known), max(e['high'] for e in known)
     bins = [c.histogram(measure, 40, span).assign(corpus=c.name) for c in corpora]
-    draw(histograms(pd.concat(bins, ignore_index=True), label(measure)).properties(height=280))
+    draw(histograms(pd.concat(bins, ignore_index=True), label(measure)).properties(height=280), 'both_histograms')
 
 # %% ../../nbs/62_pages.compare.ipynb #ff1ef389
 def _selections(s):

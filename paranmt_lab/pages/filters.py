@@ -13,7 +13,7 @@ from ..charts.filters import domain_shares, filter_histogram
 from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
-from ..labels import label
+from ..labels import cited, label
 from .filters_calibration import calibrations
 from .filters_outcomes import people, save_or_send, trainings
 from paranmt_lab.pages.filters_ranges import (
@@ -67,7 +67,7 @@ def _measure_view(filters, measure, ranges, kept, every):
     axis, chosen = filters.axes[measure], ranges.get(measure)
     if not every.by_axis[measure][1:].any(): return _no_values(measure, chosen)
     bins = filter_bins(axis, kept.by_axis[measure], every.by_axis[measure], chosen)
-    draw(filter_histogram(bins, label(measure)).properties(height=150))
+    draw(filter_histogram(bins, label(measure)).properties(height=150), f'bins_{measure}')
     place = placed(axis, chosen)
     key = _slider_key(measure, place)
     (first, last), known = placed(axis, None), known_measure(measure)
@@ -75,7 +75,7 @@ def _measure_view(filters, measure, ranges, kept, every):
     st.select_slider(measure, positions(axis), place, format_func=lambda v: ends.get(v, f'{v:g}'), key=key,
                      on_change=_moved, args=(filters, measure, key), label_visibility='collapsed')
     empty = every.by_axis[measure][0]
-    about = f'{known.about} ({known.paper})' if known else ''
+    about = f'{known.about} ({cited(known.paper)})' if known else ''
     alone = f'removes {kept.alone[measure]:,} alone' if chosen else ''
     notes = filter(None, [about, alone, f'{empty:,} without a value' if empty else ''])
     st.caption(escaped(' · '.join(notes)))
@@ -103,7 +103,8 @@ def _domains(filters, kept, every):
     table['share'] = table.kept / table.pairs.clip(lower=1)
     st.subheader('By domain')
     height = 60 + 24 * min(len(table), 20)
-    draw(domain_shares(table.nlargest(20, 'pairs'), kept.pairs / max(every.pairs, 1)).properties(height=height))
+    chart = domain_shares(table.nlargest(20, 'pairs'), kept.pairs / max(every.pairs, 1))
+    draw(chart.properties(height=height), 'domain_shares')
     if len(table) > 20: st.caption(f'The 20 largest of {len(table)} domains.')
 
 # %% ../../nbs/62_pages.filters.ipynb #1326b2b1

@@ -48,7 +48,7 @@ def calibrations(
     target = right.selectbox('Label', list(LABELS), key='label', format_func=LABELS.get)
     calibration = _opened(name, identity_of(name)['checksum'])
     if target not in calibration.targets: return st.caption(f'{escaped(name)} was not fitted to {LABELS[target]}.')
-    draw(curves_of(calibration, target, measures))
+    draw(curves_of(calibration, target, measures), 'calibration_curves')
     auc = next(f for f in calibration.figures if f['target'] == target and f['metric'] == 'auc')
     st.caption(f"Fitted to {escaped(str(calibration.fitted.get('ratings', 'ratings')))}. Cross-validated AUC "
                f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]. Scored pairs have its probabilities "

@@ -7,6 +7,7 @@ __all__ = ['HOW', 'marked', 'meetings', 'page']
 
 # %% ../../nbs/62_pages.lexicon.ipynb #310133fa
 import re
+import shlex
 
 import pandas as pd
 import streamlit as st
@@ -14,6 +15,7 @@ import streamlit as st
 from ..charts.lexicon import simlex_scatter
 from ..corpus import Corpus, list_corpora
 from ..evaluation.simlex import SIMLEX, read_simlex, spearman
+from ..labels import table_name
 from ..lexicon.model import SCORES, pair_scores, paraphrases
 from ..models import models_at_hand, open_model
 from paranmt_lab.pages.parts import (
@@ -22,6 +24,7 @@ from paranmt_lab.pages.parts import (
     escaped,
     in_address,
     legible,
+    made_by,
     number,
     one_of,
     open_corpus,
@@ -119,9 +122,9 @@ def _simlex_part(lexicon, by, s):
     left.metric("Spearman's ρ × 100, pairs seen", figure, interval, delta_color='off', delta_arrow='off')
     left.metric('Pairs seen', f'{rho["n"]} of {len(pairs)}')
     left.caption(f'By {SCORES[by]}. The paper has 52.1 for cross-sentence and 61.6 for adjusted PMI, from ParaNMT-50M '
-                 '(paranmt-arxiv.13).')
+                 f"({table_name('paranmt-arxiv.13')}).")
     with right:
-        if rho['n']: draw(simlex_scatter(pairs, SCORES[by]).properties(height=360))
+        if rho['n']: draw(simlex_scatter(pairs, SCORES[by]).properties(height=360), 'simlex')
 
 # %% ../../nbs/62_pages.lexicon.ipynb #9a0386b1
 def _default_word(lexicon):
@@ -164,6 +167,7 @@ def page():
     in_address('least', 10, number('least', 1))
     in_address('rows', 20, number('rows', 1, 1000))
     word = st.text_input('Word', key='word')
+    made_by(shlex.join(['paranmt', 'lexicon', 'look', word, '--lexicon', lexicon.folder.name]))
     by = st.sidebar.radio('Order', list(SCORES), key='by', format_func=SCORES.get)
     least = st.sidebar.number_input('Least meetings', 1, key='least',
                                     help='Paraphrases that meet the word less often are left out')

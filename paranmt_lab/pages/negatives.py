@@ -42,6 +42,7 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     load_encoder,
+    made_by,
     nothing_yet,
     number,
     one_of,
@@ -49,6 +50,8 @@ from paranmt_lab.pages.parts import (
     page_view,
     pair_table,
     purpose,
+    run_command,
+    show_table,
     source_line,
     stop_with,
     warn_of_problems,
@@ -406,12 +409,12 @@ def _shown_negatives(s, run, config, mega, found, side, shown):
     _in_hand(s, run, row, (probe, side), (row.negative_pair_id, row.negative_side), M=m)
     columns = ['M', 'pairs', 'cosine', 'negative', 'negative_side', 'negative_pair_id']
     pair_table(found[columns], 'negatives', f'negatives-{run.name}-{probe}')
-    draw(negative_cosines(shown.assign(sentence=shown.sentence.map(lambda t: legible(t, 160)))))
+    draw(negative_cosines(shown.assign(sentence=shown.sentence.map(lambda t: legible(t, 160)))), 'cosines')
     with st.expander('Choose another probe from the first mini-batch', icon=':material/list:'):
         first = mega.iloc[:100]
         plain = first[['pair_id', *sides_of(mega)]].map(lambda v: legible(v) if isinstance(v, str) else v)
-        st.dataframe(plain, key='mega', hide_index=True, on_select=lambda: _clicked(first),
-                     selection_mode='single-row', column_config=columns_of(first))
+        show_table(first[list(plain)], 'mega', plain, on_select=lambda: _clicked(first), selection_mode='single-row',
+                   column_config=columns_of(first))
 
 # %% ../../nbs/62_pages.negatives.ipynb #5e4e466a
 def _recorded_controls(run, notes):
@@ -467,9 +470,10 @@ def _recorded_probe(s, run, notes, rows, m, epoch):
     left, right = st.columns(2, gap='large')
     with left:
         st.caption('This probe through the epochs, at each M')
-        draw(negatives_by_epoch(rows).properties(height=230))
+        draw(negatives_by_epoch(rows).properties(height=230), 'probe_epochs')
         st.caption(f'Means over all probes, both sides, at M = {m}')
-        draw(cosines_by_epoch(notes[notes.megabatch == m], run.config.get('margin')).properties(height=230))
+        means = cosines_by_epoch(notes[notes.megabatch == m], run.config.get('margin'))
+        draw(means.properties(height=230), 'mean_epochs')
     with right: _spread(rows, m, epoch)
     spread = [c for c in ('pool', 'pool_50', 'pool_95', 'pool_99') if c in rows]
     table = rows[['megabatch', 'epoch', 'cosine_negative', 'negative', 'cosine_partner', 'negative_pair_id', *spread]]
@@ -488,7 +492,7 @@ def _spread(rows, m, epoch, most=8):
              (of_m, 'epoch', 'epoch', f'... and at M = {m}, the last {len(late)} epochs'))
     for part, by, title, heading in views:
         st.caption(heading + ('' if len(part) else ': **not recorded**'))
-        if len(part): draw(pool_spread(part, by, title))
+        if len(part): draw(pool_spread(part, by, title), f'spread_{by}')
 
 # %% ../../nbs/62_pages.negatives.ipynb #6a9e5239
 def _all_probes(run, order, names):
@@ -496,8 +500,8 @@ def _all_probes(run, order, names):
     st.caption('All probes, the smallest gap between partner and negative first; click one to open it')
     shown = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible),
                          negative=order.negative.map(legible))
-    st.dataframe(shown, key='suspects', hide_index=True, height=340, on_select=lambda: _picked(names),
-                 selection_mode='single-row', column_config=columns_of(shown))
+    show_table(order, 'suspects', shown, height=340, on_select=lambda: _picked(names), selection_mode='single-row',
+               column_config=columns_of(shown))
 
 # %% ../../nbs/62_pages.negatives.ipynb #fb3873e0
 VIEWS = ['computed', 'recorded']
@@ -526,6 +530,7 @@ def page():
                     'paranmt list')
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
+    made_by(run_command(run))
     st.caption(source_line(corpus, run))
     view = choose('Negatives', VIEWS, 'view', 'view',
                   help='Computed now with the encoder as it is, or recorded by the run while it trained')

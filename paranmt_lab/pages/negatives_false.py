@@ -139,7 +139,7 @@ def show_false_negatives(
         for old in list(kept)[:-16]: kept.pop(old, None)
     above = st.select_slider('Cosine from which two sentences count as paraphrases', ABOVE, key='above')
     shares = false_shares(kept[key], above)
-    draw(false_by_size(shares))
+    draw(false_by_size(shares), 'false_chart')
     st.caption('Of the hardest negatives of the same sentences at each M, the share that '
                f'**{escaped(second)}** ({stamp}) takes for paraphrases. '
                'Bars are 95 % intervals for independent sentences.')

@@ -24,6 +24,7 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     load_encoder,
+    made_by,
     nothing_yet,
     number,
     one_of,
@@ -96,10 +97,10 @@ def _distributions(encoders, answers):
     bins = [answer.distribution[answer.distribution.sentences > 0] for answer in answers]
     low, most = min(0, *(b.low.min() for b in bins)), max(int(b.sentences.max()) for b in bins)
     st.subheader('How similar all sentences are to it')
-    for encoder, answer, colour in zip(encoders, answers, (COLOURS[0], COLOURS[2])):
+    for place, (encoder, answer, colour) in enumerate(zip(encoders, answers, (COLOURS[0], COLOURS[2]))):
         near = answer.table.assign(sentence=[legible(t, 160) for t in answer.table.sentence])
         st.markdown(f'**{escaped(encoder)}**: {answer.compared:,} sentences; the ticks are its nearest neighbours')
-        draw(similarity_distribution(answer.distribution, near, colour, low, most))
+        draw(similarity_distribution(answer.distribution, near, colour, low, most), f'distribution_{place}')
     st.caption('Counts are on a logarithmic scale. A separate group on the right consists of sentences that the '
                'encoder finds similar for one reason, such as a negation.')
 
@@ -140,6 +141,8 @@ def page():
     in_address('sentence', _first_sentence(corpus, column), plain)
     sentence = st.text_input('Sentence', key='sentence', max_chars=2000)
     if not sentence.strip(): return st.info('Type a sentence to show its neighbours.')
+    words = ['paranmt', 'neighbours', corpus.name, sentence, '--column', column, '--top', str(k)]
+    made_by(shlex.join([*words, *(word for encoder in encoders for word in ('--encoder', encoder))]))
     answers = {}
     for place, (encoder, column_of_page) in enumerate(zip(encoders, st.columns(len(encoders), gap='large'))):
         with column_of_page:

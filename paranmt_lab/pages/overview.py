@@ -20,18 +20,23 @@ from ..corpus import Corpus, list_corpora
 from ..filters.scoring import score_columns
 from ..jobs.progress import PLACES, read_progress
 from ..jobs.run import Run
+from .manage import show_changes, show_restore
 from paranmt_lab.pages.parts import (
+    corpus_commands,
     corpus_state,
     draw,
     escaped,
     in_address,
     legible,
+    made_by,
     nothing_yet,
     one_of,
     open_corpus,
     page_part,
     page_view,
     purpose,
+    run_command,
+    show_table,
     source_line,
     warn_of_problems,
 )
@@ -187,8 +192,8 @@ def _opened(kind, table):
     names = table[kind].tolist()
     named = in_address(kind, '', one_of(names, kind))
     shown, config = _shape(table)
-    st.dataframe(shown, key=f'{kind}_rows', hide_index=True, on_select=lambda: _row_clicked(kind, names),
-                 selection_mode='single-row', column_config=config, placeholder='')
+    show_table(table, f'{kind}_rows', shown, made='paranmt list', on_select=lambda: _row_clicked(kind, names),
+               selection_mode='single-row', column_config=config, placeholder='')
     return named
 
 # %% ../../nbs/62_pages.overview.ipynb #d05ac4b1
@@ -214,11 +219,12 @@ def _stage_tab(corpus):
     table = stages(manifests)
     left, right = st.columns([3, 2], gap='large')
     dated = table.assign(date=pd.to_datetime(table.date, errors='coerce', utc=True))
-    left.dataframe(dated, hide_index=True, placeholder='',
-                   column_config={'date': st.column_config.DatetimeColumn(format='MM-DD HH:mm')})
+    dates = {'date': st.column_config.DatetimeColumn(format='MM-DD HH:mm')}
+    with left: show_table(table, 'stage_rows', dated, placeholder='', column_config=dates)
     in_address('stage', table.stage[0], one_of(table.stage.tolist(), 'stage'))
     stage = right.selectbox('All facts of', table.stage.tolist(), key='stage')
-    right.dataframe(pd.DataFrame(dotted(manifests[stage]).items(), columns=['fact', 'value']), hide_index=True)
+    facts = pd.DataFrame(dotted(manifests[stage]).items(), columns=['fact', 'value'])
+    with right: show_table(facts, 'stage_facts')
 
 # %% ../../nbs/62_pages.overview.ipynb #875a1b5c
 @page_part
@@ -226,7 +232,7 @@ def _measure_tab(corpus):
     table = pd.DataFrame([dict(measure=m, **corpus.summary(m)) for m in score_columns(corpus)])
     number = st.column_config.NumberColumn(format='%.3f')
     config = dict.fromkeys(('low', 'high', 'mean', 'sd'), number)
-    if len(table): st.dataframe(table, hide_index=True, column_config=config)
+    if len(table): show_table(table, 'measure_rows', column_config=config)
     else: st.code(f'paranmt score {corpus.name}', language='bash')
 
 # %% ../../nbs/62_pages.overview.ipynb #1edd7148
@@ -235,7 +241,7 @@ def _selection(corpus, name):
     st.markdown(f'**{escaped(name)}**')
     record = read_selection(corpus, name)
     st.markdown(f"{record['pairs']:,} pairs. {escaped(record['reason'])}")
-    st.dataframe(_plain(pd.DataFrame(record['steps'])[['step', 'pairs']]), hide_index=True)
+    show_table(_plain(pd.DataFrame(record['steps'])[['step', 'pairs']]), f'steps_{name}')
 
 # %% ../../nbs/62_pages.overview.ipynb #a8e4e359
 def _selection_tab(corpus):
@@ -249,11 +255,11 @@ def _reject_tab(corpus):
     first = ' The first 1,000:' if len(rejects) > 1000 else ''
     st.caption(f'{len(rejects):,} lines could not be used; they are kept with file, line and reason.{first}')
     shown = rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v)
-    if len(rejects): st.dataframe(shown, hide_index=True)
+    if len(rejects): show_table(rejects, 'rejects', shown)
 
 # %% ../../nbs/62_pages.overview.ipynb #6927ea18
 @page_part
-def _domain_tab(corpus): st.dataframe(_plain(domains(corpus)), hide_index=True)
+def _domain_tab(corpus): show_table(_plain(domains(corpus)), 'domain_rows')
 
 # %% ../../nbs/62_pages.overview.ipynb #f20842c5
 @page_part
@@ -263,6 +269,7 @@ def _corpus_details(s, name):
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
     st.caption(source_line(corpus))
+    made_by(corpus_commands(corpus))
     views = {'Stages': _stage_tab, 'Domains': _domain_tab, 'Measures': _measure_tab,
              'Selections': _selection_tab, 'Rejects': _reject_tab}
     for tab, view in zip(st.tabs(list(views)), views.values()):
@@ -274,6 +281,7 @@ def _run_details(s, name):
     "Details of a run."
     st.markdown(f'#### How {escaped(name)} was trained')
     run = Run.open(s.runs, name)
+    made_by(run_command(run))
     st.caption(source_line(run=run, date=(run.finished or {}).get('date', 'not finished')))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
@@ -282,10 +290,10 @@ def _run_details(s, name):
             if figure not in metrics or metrics[figure].notna().sum() < 2: continue
             st.caption(name)
             curve = training_curve(metrics.assign(run=run.name), figure, 20 if figure == 'loss' else 1)
-            draw(curve.properties(height=260))
+            draw(curve.properties(height=260), f'curve_{figure}')
         if 'step' not in metrics or not len(metrics): st.caption('The run has no metrics yet.')
     facts = run.config | {f'done.{k}': v for k, v in (run.finished or {}).items()}
-    right.dataframe(pd.DataFrame(dotted(facts).items(), columns=['fact', 'value']), hide_index=True)
+    with right: show_table(pd.DataFrame(dotted(facts).items(), columns=['fact', 'value']), 'run_facts')
 
 # %% ../../nbs/62_pages.overview.ipynb #753468d4
 EMPTY = ('This workspace is empty. One command makes a corpus from the sample, judges it, trains two encoders and '
@@ -320,7 +328,7 @@ def _lineage(graph):
     "The graph, which opens what is clicked."
     if not graph.things: return
     st.subheader('Lineage')
-    draw(lineage_chart(graph), key='lineage', on_select=_thing_clicked, selection_mode='thing')
+    draw(lineage_chart(graph), 'lineage', made='paranmt status', on_select=_thing_clicked, selection_mode='thing')
     st.caption('Each thing is to the right of what it was made of. A click opens a corpus or a run below.')
 
 @page_part
@@ -371,3 +379,6 @@ def page():
     st.subheader('Runs')
     run = _opened('run', ran)
     if run: _run_details(s, run)
+    st.subheader('Manage')
+    show_changes(s)
+    show_restore()

@@ -6,17 +6,18 @@
 __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked', 'plain',
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
-           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'draw', 'columns_of',
-           'save_rows', 'pair_table']
+           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'made_by',
+           'corpus_commands', 'run_command', 'show_table', 'draw', 'columns_of', 'save_rows', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
+import shlex
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,16 @@ from streamlit.logger import get_logger
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 
+from ..annotation.exports import guarded
 from ..browsing.index import Browsing
+from ..charts.saving import can_draw, chart_frames, chart_picture
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
 from ..filters.table import MEASURES, known_measure
+from ..jobs.progress import read_progress
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
-from ..labels import label
+from ..labels import cited, label
 from ..models import open_model
 from ..settings import Settings, safe_name, settings
 from ..state import state_of
@@ -129,7 +133,7 @@ def number(
 # %% ../../nbs/62_pages.parts.ipynb #878732a0
 def _book():
     "State of the session's address, and the problems that its page warns of."
-    new = dict(page='', keys=set(), carried={}, anew=False, warned=[])
+    new = dict(page='', keys=set(), carried={}, anew=False, warned=[], made='')
     return st.session_state.setdefault('_address', new)
 
 # %% ../../nbs/62_pages.parts.ipynb #dea0aef0
@@ -273,7 +277,7 @@ def page_part(
 def _arrive(page):
     "Forget the session's values where the address rules; returns what the address asks for there."
     book, context = _book(), get_script_run_ctx(suppress_warning=True)
-    book['warned'] = []
+    book.update(warned=[], made='')
     if page == book['page'] and not book['anew'] and not (context and context.is_history_navigation): return []
     for key in book['keys']: st.session_state.pop(key, None)
     book.update(page=page, keys=set())
@@ -385,6 +389,7 @@ def choose_corpus(
     name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
+    made_by(corpus_commands(corpus))
     return corpus
 
 # %% ../../nbs/62_pages.parts.ipynb #a180cff7
@@ -429,20 +434,107 @@ def load_encoder(
     "An encoder that stays in memory; three at most."
     return open_model(name, settings(), 'Encoder')
 
+# %% ../../nbs/62_pages.parts.ipynb #c9c8a0fc
+def safe_csv(
+    frame:pd.DataFrame, # Any frame
+) -> bytes:             # UTF-8, a header line
+    "A frame as CSV that no spreadsheet takes for formulas."
+    texts = frame.select_dtypes(exclude=['number', 'bool', 'datetime', 'datetimetz']).columns
+    safe = frame.assign(**{c: frame[c].map(lambda v: guarded(v) if isinstance(v, str) else v) for c in texts})
+    return safe.to_csv(index=False).encode('utf-8', 'backslashreplace')
+
+def _parquet(frame):
+    "A frame as the bytes of a Parquet file; what has no type in common becomes text."
+    out, texts = BytesIO(), frame.select_dtypes('object').columns
+    mixed = [c for c in texts if not frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
+    frame.assign(**{c: frame[c].map(str, na_action='ignore') for c in mixed}).to_parquet(out, index=False)
+    return out.getvalue()
+
+# %% ../../nbs/62_pages.parts.ipynb #ee0369f0
+def _table_files(frame):
+    "Kinds of files of a frame, each with what makes it and its MIME type."
+    return {'CSV': (partial(safe_csv, frame), 'text/csv'),
+            'Parquet': (partial(_parquet, frame), 'application/vnd.apache.parquet')}
+
+def _chart_files(chart):
+    "Kinds of files of a chart."
+    kinds = {'PNG': 'image/png', 'SVG': 'image/svg+xml'} if can_draw() else {}
+    pictures = {kind: (partial(chart_picture, chart, kind.lower()), mime) for kind, mime in kinds.items()}
+    frames = chart_frames(chart)
+    return pictures | (_table_files(frames[0]) if frames else {})
+
+# %% ../../nbs/62_pages.parts.ipynb #4f9fd027
+@st.fragment
+def _menu(key, files, made, title='Save, or see the command'):
+    "A menu that saves a figure or a table; its content is made when it opens."
+    if not made and files is dict: return
+    menu = st.popover(title, icon=':material/download:', type='tertiary', key=f'{key}_menu', on_change='rerun')
+    if not menu.open: return
+    with menu, st.container(horizontal=True):
+        for kind, (make, mime) in files().items():
+            st.download_button(kind, make, f"{key.replace('_', '-')}.{kind.lower()}", mime, on_click='ignore',
+                               key=f'{key}_menu_{kind.lower()}', icon=':material/download:')
+    if not made: return
+    with menu:
+        st.caption('How was this made?')
+        st.code(made, language='bash', wrap_lines=True)
+        st.caption("The page's address shows the same view again.")
+
+def made_by(
+    commands:str, # One a line; empty: it is not known
+):
+    "Say how the figures and tables of a page were made, from here on."
+    _book()['made'] = commands
+
+def corpus_commands(
+    corpus:Corpus, # A corpus
+) -> str:          # One command a line; empty for a corpus made by hand and not scored
+    "The commands that made a corpus and its measures; a damaged manifest is told elsewhere."
+    try: made = corpus.command().replace('`', '')
+    except (OSError, ValueError): made = ''
+    score = f'paranmt score {shlex.quote(corpus.name)}' if corpus.measures() else ''
+    return '\n'.join(filter(None, (made, score)))
+
+def run_command(
+    run:Run, # A run
+) -> str:    # Empty if it is not known
+    "The command that trained a run, as it was typed."
+    typed = (read_progress(run.folder) or {}).get('command')
+    corpus = run.config.get('corpus')
+    short = f'paranmt train {shlex.quote(run.name)} {shlex.quote(str(corpus))}' if corpus else ''
+    return typed if isinstance(typed, str) and typed else short
+
+# %% ../../nbs/62_pages.parts.ipynb #24435afa
+def show_table(
+    frame:pd.DataFrame,  # The rows, as they are saved
+    key:str,             # Key, different from that of every other chart and table of the page
+    shown:pd.DataFrame|None=None, # The rows as they are displayed; None: as they are
+    made:str='',         # Command that makes the table; empty: that of `made_by`
+    **options,           # Further options of `st.dataframe`
+):
+    "Show a table, and below it a menu that saves it; returns what the reader selected."
+    options = dict(hide_index=True) | options
+    selected = st.dataframe(frame if shown is None else shown, key=key, **options)
+    _menu(key, partial(_table_files, frame), made or _book()['made'])
+    return selected
+
 # %% ../../nbs/62_pages.parts.ipynb #163db4f2
 def draw(
     chart:alt.TopLevelMixin, # A chart of `charts`
-    key:str|None=None,       # Key, for one that the reader can select in
+    key:str,                 # Key, different from that of every other chart and table of the page
     width:str='stretch',     # `stretch` over the page, or `content`: as wide as the chart says
+    made:str='',             # Command that makes the figure; empty: that of `made_by`
     **options,               # Further options of `st.altair_chart`
 ):
-    "Show a chart; returns what the reader selected."
-    return st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+    "Show a chart, and below it a menu that saves it; returns what the reader selected."
+    selected = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+    _menu(key, partial(_chart_files, chart), made or _book()['made'])
+    return selected
 
 # %% ../../nbs/62_pages.parts.ipynb #4058ad4d
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',
          'rank': 'Place in the beam, 1 is the best',
-         **{m.name: f'{m.about} ({m.paper})' for m in MEASURES.values()}}
+         **{m.name: f'{m.about} ({cited(m.paper)})' for m in MEASURES.values()}}
 WIDE = ('source', 'reference', 'translation', 'sentence', 'sentence1', 'sentence2', 'partner', 'negative')
 
 def columns_of(
@@ -459,12 +551,6 @@ def columns_of(
     return {c: _column(c) for c in frame}
 
 # %% ../../nbs/62_pages.parts.ipynb #3360d0c3
-def _parquet(frame):
-    "A frame as the bytes of a Parquet file."
-    out = BytesIO()
-    frame.to_parquet(out, index=False)
-    return out.getvalue()
-
 def save_rows(
     frame:pd.DataFrame, # Any frame
     key:str,            # Key of the buttons: `KEY_save` (TSV), `KEY_csv`, `KEY_parquet`
@@ -475,10 +561,9 @@ def save_rows(
         rest = dict(on_click='ignore', icon=':material/download:', type='tertiary')
         st.download_button(f'Save {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values',
                            key=f'{key}_save', **rest)
-        st.download_button('CSV', lambda: frame.to_csv(index=False).encode('utf-8', 'backslashreplace'), f'{name}.csv',
-                           'text/csv', key=f'{key}_csv', **rest)
-        st.download_button('Parquet', lambda: _parquet(frame), f'{name}.parquet', 'application/vnd.apache.parquet',
-                           key=f'{key}_parquet', **rest)
+        for kind, (make, mime) in _table_files(frame).items():
+            st.download_button(kind, make, f'{name}.{kind.lower()}', mime, key=f'{key}_{kind.lower()}', **rest)
+        _menu(key, dict, _book()['made'], 'See the command')
 
 # %% ../../nbs/62_pages.parts.ipynb #03d27cc5
 def pair_table(

@@ -68,6 +68,6 @@ def show_pairs(
                          (('pearson', 'Pearson'), ('spearman', 'Spearman')))
     st.caption(f'{len(errors):,} pairs of **{escaped(name)}** ({escaped(path.name)}) · {figures}')
     legibly = errors.assign(**{c: errors[c].map(lambda t: legible(t, 200)) for c in ('sentence1', 'sentence2')})
-    draw(grade_chart(legibly))
+    draw(grade_chart(legibly), 'grades')
     st.subheader(f'The {min(WORST, len(errors))} pairs with the largest errors')
     pair_table(worst_pairs(errors), 'worst', f'{encoder}-{name}'.replace(':', '-').replace('/', '-').replace(' ', '-'))

@@ -17,7 +17,8 @@ from ..evaluation.comparison import THREE_YEARS, chart_names, compare_results, s
 from ..evaluation.published import published
 from ..evaluation.results import main_figures, pivot_results, read_results
 from ..evaluation.sts import of_datasets
-from .parts import draw, escaped, in_address, legible, one_of, page_part, tsv
+from ..labels import table_name
+from .parts import draw, escaped, in_address, legible, one_of, page_part, show_table, tsv
 from ..settings import Settings
 
 # %% ../../nbs/62_pages.result_tables.ipynb #7aea1ce5
@@ -95,13 +96,14 @@ _TEXTS = ['system', 'source', 'training', 'dim', 'task', 'dataset']
 def _figures(table, key, **options):
     "A table of figures with one decimal; what is not there says so."
     shown, columns = table.copy(), {}
+    if 'source' in shown: shown['source'] = shown.source.map(table_name)
     for c in shown.columns.intersection(_TEXTS): shown[c] = shown[c].astype('string').fillna('').map(legible)
     for c in shown:
         if not pd.api.types.is_float_dtype(shown[c]): continue
         width = 96 if shown[c].isna().any() else None
         columns[c] = st.column_config.NumberColumn(format='%.1f', width=width)
     with st.container(key=f'{key}_box'):
-        st.dataframe(shown, key=key, hide_index=True, placeholder=ABSENT, column_config=columns, **options)
+        show_table(table, key, shown, placeholder=ABSENT, column_config=columns, **options)
 
 # %% ../../nbs/62_pages.result_tables.ipynb #070480a9
 _SAVE = dict(mime='text/tab-separated-values', on_click='ignore', icon=':material/download:')
@@ -113,11 +115,11 @@ def show_years(
     "Chart and table of the years."
     st.subheader('By year')
     st.caption("Pearson's r × 100, unweighted mean over a year's data sets. Bars are ours, grey marks are rows of "
-               'paranmt.8 (hover for their names).')
-    drawn = chart_names(rows)
+               f"{table_name('paranmt.8')} (hover for their names).")
+    drawn = chart_names(rows).assign(source=lambda f: f.source.map(table_name))
     order = year_columns(list(table.columns))
     drawn = drawn[drawn.column.isin(order)].sort_values('column', key=lambda c: c.map(order.index), kind='stable')
-    draw(result_bars(drawn, 'column').properties(height=380))
+    draw(result_bars(drawn, 'column').properties(height=380), 'year_bars')
     _figures(table, 'by_year', height='content')
     st.caption('**2013** holds four data sets in the paper; the one called SMT is licensed and not at hand, and every '
                'system is low on it. Ours is 2013 without SMT: do not compare the two columns, nor means over all '
@@ -131,8 +133,8 @@ def show_others(
     "Table of the tasks that are no year of STS."
     if table.shape[1] < 3 or not len(table): return
     st.subheader('Other tasks')
-    st.caption('STS17 is the development set of the paper and of our runs (paranmt.6 at M = 40); `graded` are pairs '
-               'that this project wrote and graded, a smoke test and no benchmark.')
+    st.caption(f"STS17 is the development set of the paper and of our runs ({table_name('paranmt.6')}, M = 40); "
+               '`graded` are pairs that this project wrote and graded, a smoke test and no benchmark.')
     _figures(table, 'others', height='content')
 
 # %% ../../nbs/62_pages.result_tables.ipynb #98185e56
@@ -144,7 +146,7 @@ def _one_task(rows):
     in_address('task', tasks[0], one_of(tasks, 'task'))
     task = st.selectbox('Task', tasks, key='task')
     shown = measured[measured.task == task].assign(source='ours')
-    draw(result_bars(shown, 'dataset', 'data set').properties(height=380))
+    draw(result_bars(shown, 'dataset', 'data set').properties(height=380), 'dataset_bars')
 
 # %% ../../nbs/62_pages.result_tables.ipynb #d7cd6317
 @page_part

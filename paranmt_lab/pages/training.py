@@ -23,12 +23,15 @@ from paranmt_lab.pages.parts import (
     escaped,
     in_address,
     legible,
+    made_by,
     nothing_yet,
     number,
     one_of,
     page_part,
     page_view,
     purpose,
+    run_command,
+    show_table,
     some_of,
     source_line,
     tsv,
@@ -174,7 +177,7 @@ def _curves(root, names, x, window):
         with columns[i % 2].container(key=f'curve_{figure}'):
             st.caption(_title(figure, title, sets))
             if chart is None: st.caption(f'Not logged with {x}.')
-            else: draw(chart.properties(height=270))
+            else: draw(chart.properties(height=270), f'chart_{figure}')
     if not len(metrics):
         st.info('No metrics yet; the first line comes after 100 steps.', icon=':material/hourglass:')
     for name, n in torn.items():
@@ -188,8 +191,8 @@ def _table(root, names, metrics):
     st.markdown('#### What they are')
     st.caption('Commit and corpus of each run; of their configs only what differs.')
     with st.container(key='facts_box'):
-        st.dataframe(as_told(facts([Run.open(root, name) for name in names], metrics)),
-                     key='facts', hide_index=True, height='content', placeholder='')
+        told = as_told(facts([Run.open(root, name) for name in names], metrics))
+        show_table(told, 'facts', height='content', placeholder='')
     st.download_button('Save the figures behind the curves (TSV)', tsv(metrics), 'training.tsv',
                        'text/tab-separated-values', key='metrics_save', on_click='ignore', icon=':material/download:')
 
@@ -236,5 +239,6 @@ def page():
     st.caption(source_line())
     _complaints(s.runs)
     working = work_at_hand(s.runs, 'No run is at work now.')
+    made_by('\n'.join(filter(None, (run_command(found[name]) for name in names))))
     if not names: return st.info('Choose runs in the sidebar.', icon=':material/left_click:')
     st.fragment(_curves, run_every=3 if set(names) & set(working) else None)(s.runs, names, x, window)

@@ -1,0 +1,113 @@
+"""The whole app at once, on demand (make soak): every page in both colour schemes, and ten browsers for two minutes.
+
+Pictures of the walk go to build/pages/ (not committed) to be looked at. PARANMT_SOAK_SECONDS and PARANMT_SOAK_BROWSERS
+change the length and the number of the second test."""
+import asyncio
+import os
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from screenshots import EVERY
+from test_app import CHROMIUM, PATIENCE, ROOT, Page, app, browser, workspace  # noqa: F401 (fixtures)
+
+pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.skipif(
+    not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
+
+PICTURES = ROOT / 'build/pages'
+BROKEN = re.compile('This view cannot be shown|cannot show what this address|Traceback|KeyError|AttributeError')
+SECONDS, BROWSERS = (int(os.environ.get(f'PARANMT_SOAK_{name}', default))
+                     for name, default in (('SECONDS', 120), ('BROWSERS', 10)))
+
+
+def save_menus(page):
+    "Open the first menu below a figure or a table of the page, and return its text; empty where there is none."
+    buttons = page.tab.locator('[data-testid=stPopover] button', has_text='the command')
+    if not buttons.count(): return ''
+    buttons.first.scroll_into_view_if_needed()
+    buttons.first.click()
+    page.tab.locator('[data-testid=stPopoverBody]').wait_for()
+    page.tab.wait_for_timeout(1000)
+    text = page.settle().tab.locator('[data-testid=stPopoverBody]').inner_text()
+    page.tab.keyboard.press('Escape')
+    return text
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_every_page_is_drawn(browser, app, scheme):  # noqa: F811
+    "Each page without an error, its first menu opens and names a command, and its picture is kept."
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page, menus = Page(browser, app), {}
+    page.tab.emulate_media(color_scheme=scheme)
+    for path in EVERY:
+        page.open(path)
+        page.tab.wait_for_timeout(1000)
+        name = path or 'overview'
+        assert not BROKEN.search(page.settle().text()), (name, page.text())
+        menus[name] = save_menus(page)
+        assert not BROKEN.search(page.text()), name
+        height = page.tab.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+        page.tab.set_viewport_size({'width': 1440, 'height': min(max(height, 900), 4000)})
+        page.settle().tab.screenshot(path=PICTURES / f'{name}-{scheme}.png')
+        page.tab.set_viewport_size({'width': 1440, 'height': 1100})
+    assert not page.abroad and not page.dialogs
+    page.tab.close()
+    for name in ('overview', 'score-ranges', 'filters', 'training', 'results', 'lexicon', 'neighbours'):
+        assert 'paranmt' in menus[name], f'{name} does not tell its command: {menus[name]!r}'
+
+
+QUIET = """title => document.querySelector('h1')?.innerText.trim() == title
+  && document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'
+  && !document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')"""
+
+
+async def walk(context, address, corpus, until, seed):
+    "Click through all pages until a time; returns (page, seconds) of each update."
+    tab, taken, chance = await context.new_page(), [], np.random.default_rng(seed)
+    tab.set_default_timeout(PATIENCE)
+    await tab.goto(f'{address}/score-ranges?corpus={corpus}')
+    await tab.wait_for_function(QUIET, arg='Score ranges')
+    links = await tab.locator('[data-testid=stSidebarNavLink]').all_inner_texts()
+    names = [text.splitlines()[-1].strip() for text in links]
+    assert len(names) == len(EVERY), names
+    while time.monotonic() < until:
+        for name in chance.permutation(names):
+            begun = time.monotonic()
+            await tab.locator('[data-testid=stSidebarNavLink]', has_text=re.compile(f'{name}$')).click()
+            await tab.wait_for_function(QUIET, arg=name)
+            taken.append((name, time.monotonic() - begun))
+            text = await tab.inner_text('[data-testid=stMain]')
+            assert not BROKEN.search(text), (name, text[:2000])
+            shown = re.search(r'^corpus ([\w-]+), [\d,]+ pairs', text, re.M)
+            if name in ('Score ranges', 'Filters', 'Embedding map', 'Neighbours') and shown:
+                assert shown[1] == corpus, f'{name} shows {shown[1]} to the reader of {corpus}'
+            if time.monotonic() > until: break
+            await tab.wait_for_timeout(int(chance.integers(200, 1500)))
+    return taken
+
+
+async def all_at_once(address):
+    "Updates of all readers; every second one reads another corpus."
+    from playwright.async_api import async_playwright
+    async with async_playwright() as p:
+        chromium = await p.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox'])
+        contexts = [await chromium.new_context(viewport={'width': 1280, 'height': 800}) for _ in range(BROWSERS)]
+        until, corpora = time.monotonic() + SECONDS, ('talk-reworded', 'hostile')
+        found = await asyncio.gather(*(walk(context, address, corpora[k % 2], until, k)
+                                       for k, context in enumerate(contexts)))
+        await chromium.close()
+    return [update for taken in found for update in taken]
+
+
+def test_ten_browsers(app):  # noqa: F811
+    "No error and no cross-talk; the time of a page's update is printed."
+    updates = asyncio.run(all_at_once(app))
+    seconds = np.array([taken for _, taken in updates])
+    assert len(updates) >= BROWSERS
+    slow = {name: max(t for n, t in updates if n == name) for name, _ in updates}
+    print(f'\n{BROWSERS} browsers, {SECONDS} s: {len(updates)} updates, median {np.median(seconds):.2f} s, '
+          f'p95 {np.percentile(seconds, 95):.2f} s, slowest {max(slow, key=slow.get)} {max(slow.values()):.2f} s; '
+          f'load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
