@@ -1429,6 +1429,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'paranmt_lab.cli_measure': { 'paranmt_lab.cli_measure._figures_table': ( 'cli_measure.html#_figures_table',
                                                                                      'paranmt_lab/cli_measure.py'),
                                          'paranmt_lab.cli_measure._groups': ('cli_measure.html#_groups', 'paranmt_lab/cli_measure.py'),
+                                         'paranmt_lab.cli_measure._open': ('cli_measure.html#_open', 'paranmt_lab/cli_measure.py'),
                                          'paranmt_lab.cli_measure._paper_table': ( 'cli_measure.html#_paper_table',
                                                                                    'paranmt_lab/cli_measure.py'),
                                          'paranmt_lab.cli_measure._protocols_table': ( 'cli_measure.html#_protocols_table',
