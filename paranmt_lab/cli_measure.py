@@ -32,17 +32,24 @@ def evaluate_system(
 ) -> "pd.DataFrame":         # Results
     "Evaluate a system, and write the figures into its run's folder."
     from paranmt_lab.evaluation.results import record_results
-    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, choose_tasks, evaluate, evaluate_run, open_system
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, choose_tasks, evaluate, evaluate_run
     from paranmt_lab.jobs.run import Run
     if pending and name not in (*BASELINES, *VECTORS):
         from paranmt_lab.evaluation.pending import measure_pending
         return measure_pending(name, [task.name for task in choose_tasks(tasks, None, suites)], s, s.workers)
     run = None if name in (*BASELINES, *VECTORS) else run_of(name, s)
     if run: return evaluate_run(Run(run), s, tasks, graded, suites)
-    system = open_system(name, s)
+    system = _open(name, s)
     name = getattr(system, 'identity', {}).get('name', name) # a model may be given by its folder
     results = evaluate(system, tasks, graded, s, suites) # an error here leaves no run behind
     return record_results(Run.create(s.runs, name, dict(name=name, kind='evaluation')), name, results)
+
+def _open(name, s):
+    "Open a system; the error names the baselines too."
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_system
+    try: return open_system(name, s)
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"{e}; the baselines are {', '.join([*BASELINES, *VECTORS])}") from None
 
 # %% ../nbs/70_cli_measure.ipynb #49ddc9bd
 def measure_systems(
@@ -128,8 +135,9 @@ def _years_table(results, theirs, metric):
     from paranmt_lab.evaluation.results import METRICS
     table = side_by_side(compare_results(results, theirs, metric))
     ours = table[table.source == 'ours'].drop(columns=['source', 'training', 'dim', '2013'])
-    show_table(ours.rename(columns={'2013 without SMT': '2013*'}).dropna(axis='columns', how='all'),
-               f"Ours: {METRICS[metric]} x 100, mean over a year's data sets; * without SMT, which is not available")
+    shown = ours.rename(columns={'2013 without SMT': '2013*'}).dropna(axis='columns', how='all')
+    title = f"Ours: {METRICS[metric]} x 100, mean over a year's data sets; * without SMT, which is not available"
+    if len(shown.columns) > 1: show_table(shown, title) # more than the names of the systems
     return table[table.source == 'paranmt.8']
 
 # %% ../nbs/70_cli_measure.ipynb #b00a5ab6
@@ -169,11 +177,13 @@ def _protocols_table(results):
     tables = [protocol_table(frame).assign(system=name) for name, frame in results.items()]
     table = pd.concat(tables, ignore_index=True).sort_values('task', kind='stable')
     first = ['task', 'system']
+    if not len(table): return show_note('No year of STS has a figure, so there is no table of protocols.')
     show_table(table[first + [c for c in table if c not in first]],
                "A year's figure by protocol, Pearson's r x 100 except the last; only ParaNMT's 2013 has SMT")
     for name, frame in results.items():
         mean = mean_of_2017(frame)
-        figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else f"not available, {mean['status']}"
+        reason = f"not available, {mean['status']}".removesuffix(', not available')
+        figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else reason
         show_note(f'The mean over the 22 sets of backtranslation, {name}: {figure}.')
 
 def _reasons(results):

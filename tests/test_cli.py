@@ -243,6 +243,21 @@ def test_a_stopped_job_is_listed_with_the_command_that_goes_on(paranmt, scored):
     assert f'runs/first: stopped at 400 of 4,996 pairs; to resume: {command}' in shown
 
 
+@pytest.mark.parametrize('line, remedy', [
+    ('evaluate token-overlp --tasks STS17', 'the baselines are token-overlap, organisers-overlap, bleu'),
+    ('select few short --max-length 9', 'give `paranmt score few reference_length translation_length` first')])
+def test_an_error_names_what_to_do_instead(paranmt, tmp_path, line, remedy):
+    s = replace(settings(), workspace=tmp_path / 'data')
+    Corpus.create('few', s).write_pairs(0, dict(reference=['It rains.'], translation=['Rain.']))
+    assert remedy in one_line(paranmt(line))
+
+
+def test_without_a_figure_there_is_no_empty_table(paranmt, tmp_path):
+    done = paranmt('evaluate token-overlap --tasks STS17 --protocols --no-paper', PARANMT_RESOURCES=str(tmp_path))
+    assert 'Ours:' not in done.stdout and 'not available, not available' not in ' '.join(done.stdout.split())
+    assert 'no table of protocols' in done.stdout and 'Not available here: STS17' in done.stdout
+
+
 def test_graded_pairs_that_are_not_there_are_an_error(paranmt):
     done = paranmt('evaluate token-overlap --tasks SICK --graded nosuch.tsv')
     assert done.returncode == 1 and 'nosuch.tsv' in one_line(done)

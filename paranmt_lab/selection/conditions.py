@@ -74,9 +74,9 @@ def describe(
 def _lengths(corpus, setting):
     "The measures of the sides' lengths, which must be there."
     lengths = [measure_by(token_count, tokens(side)) for side in ('reference', 'translation')]
-    if lacking := set(lengths) - set(corpus.measures()):
-        names = ', '.join(sorted(lacking))
-        raise ValueError(f'{corpus.name}: {setting} needs {names}: score the corpus with them first')
+    if lacking := sorted(set(lengths) - set(corpus.measures())):
+        command = f"paranmt score {corpus.name} {' '.join(lacking)}"
+        raise ValueError(f"{corpus.name}: {setting} needs {', '.join(lacking)}; give `{command}` first")
     return lengths
 
 # %% ../../nbs/33_selection.conditions.ipynb #312c4f9f
