@@ -102,7 +102,7 @@ def _choices(names):
 def _attention(engine, sentence, paraphrase):
     "The attention chart, where the model is an LSTM."
     if not hasattr(engine, 'attention'): return st.caption('Attention is shown for an LSTM only.')
-    draw(attention_chart(*engine.attention(sentence, paraphrase)))
+    draw(attention_chart(*engine.attention(sentence, paraphrase)), 'attention')
 
 def _template_of(row):
     "Template that a paraphrase was written for, and the one that it has, where the model takes templates."
