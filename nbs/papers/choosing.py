@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
-from choosing_corpora import FIRST, GLOVE, MINED, SAMPLE, SCORER, SOURCES, TRAINED, WMT
+from choosing_corpora import FIRST, GLOVE, MINED, OTHERS, SAMPLE, SCORER, SOURCES, TRAINED, WMT
 from corpus_statistics import DOMAINS
 
 from paranmt_lab.corpus import Corpus
@@ -42,7 +42,7 @@ PAIRS = 7_500          # of WMT within bounds: [0, 10] has 7,974 sources, the fe
 MINED_PAIRS = 6_500    # of our own translations within bounds
 TENTH = 24_000         # of each tenth of the pairs of WMT
 # Of each tenth of our own translations, of 11,000; an LSTM is slow
-OWN_TENTHS = 1, 4, 7, 10  # those that are trained on
+OWN_TENTHS, OTHER_TENTHS = (1, 4, 7, 10), (2, 3, 5, 6, 8, 9)  # these were trained on first
 OWN_TENTH = {'WORD': 9_000, 'TRIGRAM': 9_000, 'LSTM': 4_500}
 DOMAIN = 6_000         # of each domain of our own translations
 SOURCE = 5_000         # of each source; the smallest has 5,154
@@ -129,10 +129,11 @@ def one_of(names): return f"corpus IN ({', '.join(map(repr, names))})"
 def sources():
     "Of `backtranslation.4`: languages of WMT, domains of our own translations, and what people wrote."
     wmt = {f'wmt {lang}': f"source_lang = '{lang}'" for lang in ('cs', 'de', 'ha', 'ru', 'zh')}
-    own = {f'own {name}': one_of(DOMAINS[name][0]) for name in ('news', 'captions')}
+    own = {name: one_of(DOMAINS[name][0]) for name in ('news', 'captions')} | {'': ''}
     people = {name: one_of([name]) for name in ('simplifications', 'captions', 'verses', 'everyday')}
-    parts = {'wmt': (wmt | {'wmt': ''}, WORD), 'own': (own | {'own': ''}, MODELS['WORD']),
-             'people': (people, ON_SOURCES)}
+    parts = {'wmt': (wmt | {'wmt': ''}, WORD), 'people': (people, ON_SOURCES)}
+    for kind, corpus in (('own', FIRST), *((name, f'{name}-first') for name in OTHERS.values())):
+        parts[kind] = {f'{kind} {name}'.strip(): where for name, where in own.items()}, alter(WORD, corpus=corpus)
     return {f'sources {part}': [(some(name, where, SOURCE), base) for name, where in wheres.items()]
             for part, (wheres, base) in parts.items()}
 
@@ -158,6 +159,8 @@ ON_MINED |= {m: within(m, grid, alter(WORD, corpus=MINED), MINED_PAIRS) for m, g
 OWN = {f'domains {model}': [(some(name, one_of(corpora), DOMAIN), base) for name, (corpora, _) in DOMAINS.items()]
        + [(some('mixture', n=DOMAIN), base)] for model, base in MODELS.items()}
 OWN |= {f'own tenths of {short(m)} {model}': tenths_of(m, base, OWN_TENTH[model], OWN_TENTHS)
+        for model, base in MODELS.items() for m in MEASURES}
+OWN |= {f'other own tenths of {short(m)} {model}': tenths_of(m, base, OWN_TENTH[model], OTHER_TENTHS)
         for model, base in MODELS.items() for m in MEASURES}
 OWN |= {f'own tenths of {short(m)} WORD': tenths_of(m, MODELS['WORD'], OWN_TENTH['WORD'], OWN_TENTHS)
         for m in CALIBRATED}

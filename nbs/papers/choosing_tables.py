@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 from choosing import DOMAINS, FIRST, GROUPS, MODELS, SEEDS, WMT, kept, name_of, trainings
+from choosing_corpora import OTHERS
 
 from paranmt_lab.evaluation.tables import MEASURED, joined_table, keep_measured, readable_table
 from paranmt_lab.training.sweep import interval
@@ -118,20 +119,26 @@ def length_rows():
     return [_row(name, named.loc[selection], training='NMT') for name, selection in names.items()]
 
 
-# Of `backtranslation.4`: the language and the source that a source of ours is compared with
-NEAREST = {'simplifications': ('en', 'SimpWiki'), 'wmt-cs': ('cs', 'News'), 'wmt-de': ('de', 'News'),
-           'own-news': ('cs', 'News')}
+# Of `backtranslation.4`: the source of the paper that a source of ours is compared with, in the same language
+NEAREST = {'simplifications': 'SimpWiki', 'wmt-cs': 'News', 'wmt-de': 'News', 'own-news': 'News',
+           'german-news': 'News', 'french-news': 'News'}
+LANGUAGES = {'own': 'cs'} | {name: language for language, name in OTHERS.items()}  # of our own translations
+
+
+def named_source(selection):
+    "Language and name of a source, as the table calls them."
+    kind, _, part = selection.partition('-')
+    if kind == 'wmt': return part or 'all', 'wmt21-23'
+    if kind not in LANGUAGES: return 'en', selection
+    return LANGUAGES[kind], 'our own translations' + (f', {part}' if part else '')
 
 
 def source_rows():
     "`backtranslation.4`: each source at the same number of pairs."
     rows = []
     for _, config in by_config()[lambda f: f.group.str.startswith('sources')].iterrows():
-        task, counterpart = NEAREST.get(config.selection, ('cs' if config.selection.startswith('own') else '', ''))
-        dataset, _, language = config.selection.partition('-')
-        if dataset == 'wmt': task, dataset = language or 'all', 'wmt21-23'
-        elif language: dataset = f'our own translations, {language}'
-        rows.append(_row(dataset, config, task=task or 'en', counterpart=counterpart,
+        language, dataset = named_source(config.selection)
+        rows.append(_row(dataset, config, task=language, counterpart=NEAREST.get(config.selection, ''),
                          protocol=f'{ON_TESTS}, {config.pairs:,} pairs',
                          system='GRAN' if config.model == 'GRAN' else 'AVG'))
     return rows
