@@ -378,11 +378,13 @@ def _computed(s, run, corpus, learned):
     st.caption(f'The encoder of **{escaped(run.name)}** as it lies on disk ({stamp}). The mega-batch is drawn here '
                f'with seed {seed}: the probe and {len(mega) - 1:,} others of the {len(ids):,} pairs that the run '
                f'learned from; mini-batches of {batch}. {escaped(mined_as(config.mining, epoch))}{partly}')
-    if not len(found[found.of == side]):
-        return st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
     of_side = found[found.of == side].reset_index(drop=True)
-    drawn = pool_of(mega, vectors, of_side, config, side, epoch=epoch, judge=opinion)
-    _shown_negatives(s, run, config, mega, of_side, side, drawn)
+    if len(of_side):
+        drawn = pool_of(mega, vectors, of_side, config, side, epoch=epoch, judge=opinion)
+        _shown_negatives(s, run, config, mega, of_side, side, drawn)
+    else:
+        in_address('at', config.mining.megabatch, one_of(sizes_of(config), 'M'))  # known, though not shown
+        st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
     most = min(max(SIZES) * batch, len(ids))
     _false_ones(s, (*of, int(ids.min()), most, seed, *models), most, second, config.mining, epoch, batch)
 
