@@ -29,7 +29,7 @@ from paranmt_lab.translate.protocol import Decoding
 VERBS, TIMES = ('sings', 'waits', 'reads'), ('today', 'often')
 LABELS = {**dict.fromkeys(VERBS, '(VP (v _))'), **dict.fromkeys(TIMES, '(ADVP (e _))'), '.': '(. .)'}
 ORDERS = {'S(NP VP ADVP .)': '{name} {verb} {time} .', 'S(ADVP NP VP .)': '{time} {name} {verb} .'}
-SMALL = GeneratorConfig('order', 'talk', architecture='syntax', pieces=50, dim=32, hidden=32, dropout=0., steps=240,
+SMALL = GeneratorConfig('order', 'talk', architecture='syntax', pieces=50, dim=32, hidden=32, dropout=0., steps=480,
                         label_smoothing=0., warmup=20, learning_rate=1e-2, average=.9, held_out={'talk': 4},
                         development=4, evaluate_every=0, checkpoint_every=0, batch_tokens=500, parser='orders',
                         bf16=False)
@@ -88,7 +88,7 @@ def parser(monkeypatch):
 
 
 def test_outputs_have_the_template_that_is_asked_for_and_new_names_are_copied(engine):
-    for pairs, least in ((draw(60, 0), .95), (draw(60, 1), .7)): # of the training, and with new names
+    for pairs, least in ((draw(60, 0), .85), (draw(60, 1), .7)): # of the training, and with new names
         for template, order in ORDERS.items():
             found = [hs[0].text for hs in engine.paraphrase(pairs.reference, template, Decoding(4))]
             assert np.mean([real == template for real in engine.real_templates(found)]) > .9
