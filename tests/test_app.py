@@ -944,6 +944,7 @@ def test_edges_and_a_highlight_on_the_map(page, workspace):
     assert (page.address_bar()['find'], page.address_bar()['edges']) == (['THE '], ['True'])
 
 
+@pytest.mark.soak
 def test_map_of_many_domains(page, workspace):
     "A map says how far it is, goes on when its reader leaves, and gives a colour to the five largest of 31 domains."
     from dataclasses import replace
@@ -1110,6 +1111,7 @@ def test_crafted_names_are_refused(page, path, key):
     if key == 'corpus' and path: page.shot(f'refused-{path}')
 
 
+@pytest.mark.soak
 def test_dark(browser, app):
     "The same pages on a dark ground, to look at."
     page = Page(browser, app)

@@ -79,6 +79,7 @@ def test_with_other_measures_and_another_encoder_in_one_call(talk, lab):
     assert set(frame['paraphrase_score@letters'].dropna()) == {.5} and frame[SCORER].nunique() > 10
 
 
+@pytest.mark.soak
 def test_in_processes(talk, lab):
     save_calibration(by_hand(), 'hand', lab)
     score(talk, ['p_strong'], ['calibration:hand'], workers=2, show=False)

@@ -154,6 +154,7 @@ def kill_often(job, workers, moments):
 MOMENTS = (None, 0, 5, 15, 25, 35, 45, 55, 70, 80) # ten, percent of the parts; `make soak` has twenty-five and more
 
 
+@pytest.mark.soak
 def test_killed_ten_times_and_between_file_and_rename(lab, calm):
     job = Job(lab, 'killed')
     kill_often(job, (1, 1, 2), MOMENTS)
