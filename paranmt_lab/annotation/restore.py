@@ -8,6 +8,8 @@ __all__ = ['restore_campaign', 'backup_campaigns']
 # %% ../../nbs/34_annotation.restore.ipynb #a92cf751
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +18,25 @@ import pandas as pd
 from .campaigns import Campaign, campaign_definition, campaign_in, insert_campaign, list_campaigns
 from .exports import add_answers, answer_table
 from .replay import rebuild_in
-from .store import EventLog, run, stamp
+from .store import Damaged, EventLog, run, stamp
 from .turn import person
 
 # %% ../../nbs/34_annotation.restore.ipynb #59a51474
 _COLUMNS = 'item, pair_id, stratum, weight, gold, repeat_of, content'
 
-def _content(path, name):
-    "Definition, strata, items and answers of a campaign of a backup, which is read from a copy."
+@contextmanager
+def _backup(path) -> Iterator[EventLog]:
+    "A backup, read from a copy; errors name the file that was given."
+    wanted = 'a file of `paranmt annotate backup`'
+    if not Path(path).is_file(): raise FileNotFoundError(f'{path} is no file; name {wanted}')
     with tempfile.TemporaryDirectory() as folder:
-        old = EventLog(f"sqlite:///{shutil.copy(path, Path(folder) / 'backup.sqlite')}")
+        try: yield EventLog(f"sqlite:///{shutil.copy(path, Path(folder) / 'backup.sqlite')}")
+        except Damaged as error:
+            raise ValueError(f'{path} cannot be read as a backup; expected {wanted}, an SQLite database') from error
+
+def _content(path, name):
+    "Definition, strata, items and answers of a campaign of a backup."
+    with _backup(path) as old:
         with old.reading() as db:
             plan, strata = campaign_in(db, name), campaign_definition(db, name)['strata']
             items = [dict(row._mapping) for row in run(db, f'SELECT {_COLUMNS} FROM items WHERE campaign = :c', c=name)]
@@ -40,7 +51,6 @@ def restore_campaign(
     who:str='workbench', # Who restores it
 ) -> Campaign:      # As it was restored
     "Bring a campaign of a backup back, whole or not at all."
-    if not Path(path).is_file(): raise FileNotFoundError(f'{path} is no file; name one of `paranmt annotate backup`')
     plan, strata, items, answers = _content(path, campaign)
     plan = replace(plan, name=person(name)) if name else plan
     with log.writing(silence=3600) as db:
@@ -54,7 +64,5 @@ def restore_campaign(
 def backup_campaigns(
     path:Path, # A backup
 ) -> list[str]: # Names, in the order in which they were made
-    "Campaigns in a backup, which is read from a copy."
-    with tempfile.TemporaryDirectory() as folder:
-        old = EventLog(f"sqlite:///{shutil.copy(path, Path(folder) / 'backup.sqlite')}")
-        return list_campaigns(old).campaign.tolist()
+    "Campaigns in a backup."
+    with _backup(path) as old: return list_campaigns(old).campaign.tolist()

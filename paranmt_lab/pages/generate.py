@@ -129,6 +129,7 @@ def _show(name, stamp, sentence, found):
     pair_table(pairs[columns], 'paraphrases', 'paraphrases')
     if st.toggle('Attention of the first paraphrase'): _attention(_engine(name, stamp), sentence, found.paraphrase[0])
 
+# %% ../../nbs/62_pages.generate.ipynb #6b1f0a28
 HOW = '''
 1. *beam* gives the most likely rewordings, *diverse* gives different ones, *sample* draws at random with a seed.
 2. The score is the generator's mean log-probability; the similarity is a cosine of an independent encoder.

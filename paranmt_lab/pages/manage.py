@@ -132,7 +132,10 @@ def show_restore():
                    'comments and decisions back, each with its time; reserved pairs are free again.')
         file = st.file_uploader('Backup', ['sqlite', 'db'], key='backup_file')
         if not file: return
-        names = _campaigns(file.getvalue())
+        try: names = _campaigns(file.getvalue())
+        except ValueError:
+            return st.error(f'**{escaped(file.name)}** cannot be read as a backup; expected a file of '
+                            '`paranmt annotate backup`, an SQLite database.', icon=':material/block:')
         if not names: return st.info('This file holds no campaign.', icon=':material/inbox:')
         campaign = st.selectbox('Campaign', names, key='campaign_of_backup')
         name = st.text_input('Name', key='name_of_restored', placeholder=campaign)
