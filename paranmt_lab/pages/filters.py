@@ -82,7 +82,7 @@ def _measure_view(filters, measure, ranges, kept, every):
 
 def _no_values(measure, chosen):
     "A measure without any value: a note instead of histogram and slider."
-    st.markdown(f'**{escaped(measure)}**')
+    st.markdown(f'**{escaped(label(measure))}**')
     removes = ', so its range removes every pair' if chosen else ''
     st.caption(f'No pair of the corpus has a value of it{removes}.')
 

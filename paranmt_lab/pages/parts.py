@@ -133,7 +133,7 @@ def number(
 # %% ../../nbs/62_pages.parts.ipynb #878732a0
 def _book():
     "State of the session's address, and the problems that its page warns of."
-    new = dict(page='', keys=set(), carried={}, anew=False, warned=[], made='')
+    new = dict(page='', keys=set(), carried={}, anew=False, warned=[], made='', stand_ins={})
     return st.session_state.setdefault('_address', new)
 
 # %% ../../nbs/62_pages.parts.ipynb #dea0aef0
@@ -177,11 +177,14 @@ def _fits(value, read, write):
 # %% ../../nbs/62_pages.parts.ipynb #4596b021
 def _first(key, default, read, write):
     "The value that a page begins with: of the address, carried from another page, or the default."
+    _book()['stand_ins'].pop(key, None)
     if asked := [] if _book()['anew'] else st.query_params.get_all(key):
         try: return read(asked)
         except ValueError as e: stop_with(str(e))
-    carried = _book()['carried'].get(key)
-    return carried if carried and _fits(carried, read, write) else default
+    carried, stand_ins = _book()['carried'].get(key), _book()['stand_ins']
+    if not carried or _fits(carried, read, write): return carried or default
+    stand_ins[key] = default  # this page does not offer what the reader chose elsewhere
+    return default
 
 # %% ../../nbs/62_pages.parts.ipynb #3f16c09c
 _visits = ContextVar('visits', default=None) # The visit that is going on: one run of a page or of a fragment
@@ -242,7 +245,9 @@ def _write_address(visit):
     asked = {key: st.query_params.get_all(key) for key in st.query_params}
     wanted = {k: v for k, v in (said if visit['whole'] else asked | said).items() if v}
     if wanted != asked: st.query_params.from_dict(wanted)
-    _book()['carried'] |= {key: st.session_state[key] for key in CARRIED if said.get(key)}
+    chosen = {key: st.session_state[key] for key in CARRIED if said.get(key)}
+    stand_ins = _book()['stand_ins']
+    _book()['carried'] |= {key: value for key, value in chosen.items() if value != stand_ins.get(key)}
     _book()['anew'] = False
 
 # %% ../../nbs/62_pages.parts.ipynb #5379b654
