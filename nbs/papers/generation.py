@@ -2,10 +2,9 @@
 
     python nbs/papers/generation.py pairs
         # the corpus `canonical`: short pairs of the resources that the scorer calls paraphrases
-    python nbs/papers/generation.py train
-        # the run and the model `canonicaliser`; some forty minutes of one core
-    python nbs/papers/generation.py transformer
-        # the run and the model `canonicaliser-transformer` on the same pairs, for the same time
+    python nbs/papers/generation.py train NAME
+        # the run and the model NAME: `canonicaliser`, `canonicaliser-transformer` on the same pairs, or
+        # `canonicaliser-varied` on pairs that share few words; minutes of a GPU, a night of one core
     python nbs/papers/generation.py lm
         # models/canonical: a trigram model of 30,000 references of the training pairs, for perplexities
     python nbs/papers/generation.py measure
@@ -26,6 +25,7 @@ from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.evaluation.gleu import gleu
 from paranmt_lab.filters.language_model import perplexity
 from paranmt_lab.filters.lm_training import train_lm
+from paranmt_lab.filters.measures import ngram_overlap
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
@@ -96,24 +96,34 @@ def make_pairs(s):
 
 
 def config(name, **changes):
-    "Config of a training; sizes and steps are chosen for forty minutes of a core."
+    "Config of a training; sizes and steps are chosen for minutes of a GPU."
     held_out = {f'{domain}, held out': -1 for domain in HELD_OUT}
-    common = dict(corpus='canonical', held_out=held_out, max_words=15, pieces=4_000, batch_tokens=1_600,
-                  evaluate_every=500, checkpoint_every=100, development=100)
+    common = dict(corpus='canonical', held_out=held_out, max_words=WORDS, pieces=4_000, dim=192, batch_tokens=12_800,
+                  dropout=.1, steps=16_000, cooldown=.4, short_first=1_600, average=.999, evaluate_every=2_000,
+                  checkpoint_every=2_000, development=300)
     return GeneratorConfig(name, **common | changes)
 
 
-LSTM = config('canonicaliser', dim=192, hidden=256, dropout=.1, steps=2_400, warmup=200, learning_rate=2e-3,
-              cooldown=.4, short_first=800, average=.998)
+CONFIGS = {c.name: c for c in (
+    config('canonicaliser', hidden=256, warmup=400, learning_rate=2e-3),
+    config('canonicaliser-varied', hidden=256, warmup=400, learning_rate=2e-3),
+    config('canonicaliser-transformer', architecture='transformer', feed_forward=512, encoder_layers=4,
+           decoder_layers=2, warmup=1_000, learning_rate=1.5e-3))}
+VARIED = .4  # Overlap of trigrams at most, in the pairs of `canonicaliser-varied`
 
-TRANSFORMER = config('canonicaliser-transformer', architecture='transformer', dim=192, feed_forward=512,
-                     encoder_layers=4, decoder_layers=2, steps=2_400, warmup=400, learning_rate=1.5e-3, cooldown=.4,
-                     short_first=800, average=.998)
+
+def training_pairs(config, s):
+    "Pairs of a training; held-out pairs are the same for all."
+    found = generator_pairs(Corpus.open('canonical', s), config)
+    if config.name != 'canonicaliser-varied': return found
+    far = ngram_overlap(list(found.reference), list(found.translation)) <= VARIED
+    return found[far | found.corpus.str.endswith('held out')].reset_index(drop=True)
 
 
 def train(config, s):
-    run = train_generator(config, generator_pairs(Corpus.open('canonical', s), config), s)
-    if run.finished: print(ship_generator(run, s, f'python nbs/papers/generation.py {sys.argv[1]}').to_string())
+    "Train a generator, or resume."
+    run = train_generator(config, training_pairs(config, s), s)
+    if run.finished: print(ship_generator(run, s, f'python nbs/papers/generation.py train {config.name}').to_string())
 
 
 def best(engine, texts, **how):
@@ -139,7 +149,7 @@ def held_out_figures(engine, s):
     "Outputs for held-out pairs, beside a copy of the input and the reference itself; a row for each domain and system."
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
     words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
-    held = held[(words[0] <= LSTM.max_words) & (words[1] <= LSTM.max_words)].drop_duplicates('source')
+    held = held[(words[0] <= WORDS) & (words[1] <= WORDS)].drop_duplicates('source')
     held = held.groupby('corpus').sample(MEASURED, random_state=0)
     lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
     scorers = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}
@@ -196,7 +206,7 @@ def planted(sentence, rule):
 def planted_figures(engine, s):
     "Share of planted mistakes that are repaired, and of clean words that are kept, on held-out references."
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet').drop_duplicates('source')
-    clean = held.source[held.source.str.count(r'\S+').between(5, LSTM.max_words)].sample(150, random_state=0)
+    clean = held.source[held.source.str.count(r'\S+').between(5, WORDS)].sample(150, random_state=0)
     rows, kept = [], dict(zip(clean, best(engine, clean)))
     for rule in RULES:
         errors = {text: found for text in clean if (found := planted(text, rule))}
@@ -213,7 +223,7 @@ def planted_figures(engine, s):
 def examples(engine, s):
     "Twenty sentences of our own sample, drawn and not chosen, and the attention of the first three."
     own = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
-    drawn = own[own.str.count(r'\S+') <= LSTM.max_words].drop_duplicates().sample(EXAMPLES, random_state=0)
+    drawn = own[own.str.count(r'\S+') <= WORDS].drop_duplicates().sample(EXAMPLES, random_state=0)
     found = engine.translate(list(drawn), Decoding(BEAM, 2))
     diverse = engine.translate(list(drawn), Decoding(BEAM, 2, method='diverse', groups=4, diversity=1.))
     sampled = engine.translate(list(drawn), Decoding(n_best=1, method='sample', temperature=.7, top_k=20))
@@ -242,8 +252,7 @@ def measure(s):
 if __name__ == '__main__':
     s, step = settings(), sys.argv[1] if len(sys.argv) > 1 else ''
     if step == 'pairs': make_pairs(s)
-    elif step == 'train': train(LSTM, s)
-    elif step == 'transformer': train(TRANSFORMER, s)
+    elif step == 'train': train(CONFIGS[sys.argv[2]], s)
     elif step == 'lm':
         train_lm(Corpus.open('canonical', s), 'canonical', s, 30_000, where="corpus NOT LIKE '%held out'")
     elif step == 'measure': measure(s)

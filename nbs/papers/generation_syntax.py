@@ -7,7 +7,7 @@
     python nbs/papers/generation_syntax.py templates
         # generation.json, `syntax`: frequencies of templates, and how often a copy has the template of the other side
     python nbs/papers/generation_syntax.py train
-        # the run and the model `syntactic`, on the pairs in both directions; some twenty minutes of one free core
+        # the run and the model `syntactic`, on the pairs in both directions; minutes of a GPU
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped."""
 import sys
@@ -84,9 +84,9 @@ def templates(s):
 
 CONFIG = GeneratorConfig('syntactic', 'syntactic', architecture='syntax', parser=PARSER, dim=128, hidden=160,
                          pieces=2_500, held_out={f'{domain}, held out': -1 for domain in HELD_OUT},
-                         max_words=WORDS, longest_parse=70,
-                         batch_tokens=1_800, steps=STEPS, warmup=100, learning_rate=3e-3, cooldown=.4, average=.99,
-                         dropout=.1, evaluate_every=1_000, checkpoint_every=100, development=40)
+                         max_words=WORDS, longest_parse=70, batch_tokens=6_000, steps=7_000, warmup=200,
+                         learning_rate=2e-3, cooldown=.6, short_first=0, average=.998, dropout=.3, patience=6,
+                         evaluate_every=500, checkpoint_every=500, development=300)
 
 
 def both_directions(s):

@@ -115,7 +115,8 @@ def run_layer(
     cell:Tensor,   # Cell before, [N, H]
 ) -> tuple[Tensor, Tensor, Tensor]: # States [N, T, H] after each piece, last state and last cell
     "Run a layer of the decoder."
-    states, (last, last_cell) = layer(x, (state[None].to(x.dtype), cell[None].to(x.dtype)))
+    begun = [y[None].to(x.dtype).contiguous() for y in (state, cell)]  # parts of a tensor, which cuDNN refuses
+    states, (last, last_cell) = layer(x, tuple(begun))
     return states, last[0], last_cell[0]
 
 @patch

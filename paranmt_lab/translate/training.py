@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CARD', 'build_model', 'hold_pad', 'translation_loss', 'Seq2SeqLearner', 'precision', 'half_precision',
-           'learning_rate', 'held_out_loss', 'greedy', 'train_nmt', 'same_translations', 'bleu_by_domain', 'ship',
-           'card']
+           'varied_shapes', 'learning_rate', 'held_out_loss', 'greedy', 'train_nmt', 'same_translations',
+           'bleu_by_domain', 'ship', 'card']
 
 # %% ../../nbs/21_translate.training.ipynb #90a8c4e9
 import json
@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from sacrebleu.metrics import BLEU
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import MarianConfig, MarianMTModel
 
 from ..jobs.averaging import MovingAverage
@@ -164,6 +165,13 @@ def half_precision(
     if precision(device, wanted) == 'float32': return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
+def varied_shapes(
+    device:str, # Where the training runs
+):              # Context: attention without cuDNN, which plans anew for each shape of a batch
+    "Attention for batches of many shapes."
+    if not device.startswith('cuda'): return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+
 # %% ../../nbs/21_translate.training.ipynb #ba6a387e
 @patch
 def batches(self:Seq2SeqLearner) -> list[np.ndarray]: # Row numbers of each batch
@@ -186,7 +194,7 @@ def gradient(self:Seq2SeqLearner,
         for p in self.weights.values(): p.grad = torch.zeros_like(p)
         return torch.zeros(()), pieces
     batch = [x.to(self.device) for x in train.batch(own, self.vocabulary)]
-    with half_precision(self.device, c.bf16):
+    with half_precision(self.device, c.bf16), varied_shapes(self.device):
         loss = self.loss(self.model, *batch, c.label_smoothing)
     (loss / pieces).backward()
     return loss.detach(), pieces

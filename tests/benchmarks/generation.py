@@ -1,18 +1,21 @@
 """A generator's training and search: the LSTM of `paranmt`, section 6, against a transformer, and against Transformers.
 
     python tests/benchmarks/generation.py [--repeat 3] [--sentences 64] [--steps 6]
+    python tests/benchmarks/generation.py --device cuda --sentences 1000 --steps 30 --batch 20000 --copies 10
 
-All systems turn by turn in one process with one thread; figures are by CPU time, the median of the turns and their
-range. Training: target pieces a CPU second on English pairs of the sample, both networks with as many weights.
-Search: sentences a CPU second at beams 1 and 8. The networks are untrained, and most sentences reach the limit of
+All systems turn by turn in one process with one thread; figures are by CPU time, on a GPU by the clock; the median of
+the turns and their range. Training: target pieces a second on English pairs of the sample, both networks with as many
+weights. Search: sentences a second at beams 1 and 8. The networks are untrained, and most sentences reach the limit of
 length; the pieces that were written are printed beside, since they differ between systems. The transformer is searched
-by CTranslate2 (float32 and int8) and, with the same weights, by `generate` of Transformers."""
+by CTranslate2 (float32 and int8; on a GPU where it can compute there) and, with the same weights, by `generate` of
+Transformers."""
 import argparse
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import ctranslate2
 import numpy as np
 import pandas as pd
 import torch
@@ -20,6 +23,7 @@ import torch
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.training import LstmLearner
+from paranmt_lab.jobs.ranks import Processes
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.jobs.workers import keep_freed_memory
 from paranmt_lab.settings import settings
@@ -34,53 +38,65 @@ TRANSFORMER = replace(LSTM, name='transformer', architecture='transformer', dim=
                       decoder_layers=2)
 
 
-def learners(folder):
+def seconds(device):
+    "Time that work has taken: of the processor, or by the clock when a GPU has ended it."
+    if device == 'cpu': return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def learners(folder, o):
     "Both learners on the English sentences of the sample, each beside the next one."
     english = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
+    english = pd.concat([english] * o.copies, ignore_index=True)
     pairs = pd.DataFrame(dict(reference=english, translation=english.shift(-1))).dropna().assign(corpus='sample')
     made = {}
     for config, kind in ((LSTM, LstmLearner), (TRANSFORMER, Seq2SeqLearner)):
+        config = replace(config, batch_tokens=o.batch)
         run = Run.create(folder / 'runs', config.name, config)
         prepare(run, config, divide(config, pairs))
         prepared = read_prepared(run, config)
-        made[config.name] = kind(config, prepared.facts['pieces'], prepared)
+        made[config.name] = kind(config, prepared.facts['pieces'], prepared, Processes(o.device))
     return made, english.tolist()
 
 
 def pieces_per_second(learner, steps):
-    "Target pieces a CPU second of some steps."
+    "Target pieces a second of some steps."
     batches, pieces = learner.batches(), 0
-    start = time.process_time()
+    start = seconds(learner.device)
     for _ in range(steps):
         pieces += sum(figures.weight for figures in learner.step(batches[learner.at.step % len(batches)]))
         learner.at.step += 1
-    return pieces / (time.process_time() - start)
+    return pieces / (seconds(learner.device) - start)
 
 
-def engines(made, folder):
+def engines(made, folder, device):
     "Engines of the learners' networks."
     for name, learner in made.items(): learner.save(folder / name)
-    ct2 = {kind: convert(folder / 'transformer', folder / kind, kind) for kind in ('float32', 'int8')}
-    return {'LSTM, ours': GeneratorEngine(folder / 'lstm'),
-            **{f'transformer, CTranslate2 {kind}': CTranslate2Engine(where) for kind, where in ct2.items()},
-            'transformer, generate of Transformers': MarianEngine(folder / 'transformer')}
+    rows = 512 if device == 'cpu' else 8_192
+    found = {'LSTM, ours': GeneratorEngine(folder / 'lstm', device, rows)}
+    if device == 'cpu' or ctranslate2.get_cuda_device_count():
+        for kind in ('float32', 'int8'):
+            where = convert(folder / 'transformer', folder / kind, kind)
+            found[f'transformer, CTranslate2 {kind}'] = CTranslate2Engine(where, device=device)
+    return found | {'transformer, generate of Transformers': MarianEngine(folder / 'transformer', device=device)}
 
 
-def sentences_per_second(engine, sources, beam):
-    start = time.process_time()
+def sentences_per_second(engine, sources, beam, device):
+    start = seconds(device)
     found = engine.translate(sources, Decoding(beam))
-    return len(sources) / (time.process_time() - start), sum(hs[0].tokens for hs in found)
+    return len(sources) / (seconds(device) - start), sum(hs[0].tokens for hs in found)
 
 
 def show(name, turns, what, more=''):
-    print(f'{name:40} {np.median(turns):8.1f} {what} ({min(turns):.1f} to {max(turns):.1f}){more}', flush=True)
+    print(f'{name:40} {np.median(turns):10,.1f} {what} ({min(turns):,.1f} to {max(turns):,.1f}){more}', flush=True)
 
 
 def main(o):
     torch.set_num_threads(1)
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as tmp:
-        made, english = learners(Path(tmp))
+        made, english = learners(Path(tmp), o)
         turns = {name: [] for name in made}
         for learner in made.values(): pieces_per_second(learner, 2) # warms up
         for _ in range(o.repeat):
@@ -88,12 +104,15 @@ def main(o):
         for name, learner in made.items():
             weights = sum(p.numel() for p in learner.weights.values())
             show(f'training, {name}', turns[name], 'target pieces/s', f', {weights:,} weights')
-        of, sources = engines(made, Path(tmp)), [text for text in english if len(text.split()) <= 10][:o.sentences]
+        of, sources = engines(made, Path(tmp), o.device), [text for text in english if len(text.split()) <= 10]
+        sources = sources[:o.sentences]
         for beam in (1, 8):
             turns, written = {name: [] for name in of}, {}
+            if o.device != 'cpu':
+                for engine in of.values(): sentences_per_second(engine, sources[:100], beam, o.device) # warms up
             for _ in range(o.repeat):
                 for name, engine in of.items():
-                    rate, written[name] = sentences_per_second(engine, sources, beam)
+                    rate, written[name] = sentences_per_second(engine, sources, beam, o.device)
                     turns[name].append(rate)
             for name in of: show(f'beam {beam}, {name}', turns[name], 'sentences/s', f', {written[name]:,} pieces')
 
@@ -103,4 +122,7 @@ if __name__ == '__main__':
     p.add_argument('--repeat', type=int, default=3)
     p.add_argument('--sentences', type=int, default=64)
     p.add_argument('--steps', type=int, default=6)
+    p.add_argument('--batch', type=int, default=2_000, help='padded pieces of a training batch')
+    p.add_argument('--copies', type=int, default=1, help='how often the sample is repeated, for large batches')
+    p.add_argument('--device', default='cpu', help='cpu, cuda or cuda:N')
     main(p.parse_args())
