@@ -157,13 +157,27 @@ def held_out_figures(engine, s):
     return dict(rows=rows, sentences_per_cpu_second=rate)
 
 
+def written(text):
+    "A tokenised sentence as people write it, which is what the generators were trained on."
+    text = text.replace('-lrb-', '(').replace('-rrb-', ')').replace('``', '"').replace("''", '"')
+    return re.sub(r" (n't|'\w+|[.,!?;:%)])(?!\S)", r'\1', text).replace('( ', '(').strip()
+
+
+def tokenised(text):
+    "A sentence with blanks around its punctuation, as JFLEG has it."
+    return re.sub(r"(?<=\w)(n't|'\w+)\b", r' \1', re.sub(r'([.,!?;:()"])', r' \1 ', text))
+
+
+def jfleg_lines(s):
+    "Sentences of learners, and four corrections of each."
+    lines = lambda name: (s.resources / f'eval/jfleg/dev.{name}').read_text(encoding='utf-8').rstrip('\n').split('\n')
+    return lines('src'), list(zip(*(lines(f'ref{k}') for k in range(4))))
+
+
 def jfleg_figures(engine, s):
     "GLEU on JFLEG's development set; sentences of at most 20 words beside all."
-    lines = lambda name: (s.resources / f'eval/jfleg/dev.{name}').read_text(encoding='utf-8').rstrip('\n').split('\n')
-    sources, references = lines('src'), list(zip(*(lines(f'ref{k}') for k in range(4))))
-    outputs = best(engine, sources)
-    # the references are tokenised: punctuation has blanks around it
-    outputs = [re.sub(r"(?<=\w)(n't|'\w+)\b", r' \1', re.sub(r'([.,!?;:()"])', r' \1 ', text)) for text in outputs]
+    sources, references = jfleg_lines(s)
+    outputs = [tokenised(text) for text in best(engine, [written(text) for text in sources])]
     short_ones = [i for i, text in enumerate(sources) if len(text.split()) <= WORDS]
     rows = []
     for name, of in (('all', range(len(sources))), (f'at most {WORDS} words', short_ones)):
@@ -236,7 +250,7 @@ def measure(s):
     found = dict(made=provenance(), command='python nbs/papers/generation.py measure', training=facts,
                  held_out=held_out_figures(engine, s), jfleg=jfleg_figures(engine, s),
                  planted=planted_figures(engine, s), examples=examples(engine, s))
-    write_json(FILE, found | {k: x for k, x in read_json(FILE).items() if k == 'syntax'})
+    write_json(FILE, read_json(FILE) | found)
 
 
 if __name__ == '__main__':
