@@ -13,6 +13,7 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 
@@ -69,13 +70,9 @@ class Annotator:
         import spacy
         self.tagged = bool(tagger)
         self.errant = errant.load('en', spacy.load(tagger, disable=['ner']) if tagger else spacy.blank('en'))
-        self.parsed = {}
+        self.parse, self.edits = lru_cache(None)(self.errant.parse), lru_cache(None)(self.find_edits)
 
-    def parse(self, text):
-        if text not in self.parsed: self.parsed[text] = self.errant.parse(text)
-        return self.parsed[text]
-
-    def edits(self, source, text):
+    def find_edits(self, source, text):
         "(beginning, end, correction) to the types of the edit, as `errant_compare` has it."
         source, text = self.parse(source), self.parse(text)
         found = (self.errant.annotate(source, text) if self.tagged

@@ -39,7 +39,7 @@ SEEDS = 0, 1, 2
 WORDS = 12              # Words of a sentence at most: those of the pairs that the syntactic network was trained on
 CANDIDATES = 6          # Paraphrases of a sentence
 BEAM = 6
-TRAINED = 2_000         # Training examples whose paraphrases are added, of each seed
+TRAINED = 800           # Training examples whose paraphrases are added, of each seed
 ALIKE = 0., .7, .8      # Cosines by all-MiniLM-L6 from which a paraphrase counts as one of the same meaning
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 
