@@ -27,7 +27,6 @@ from paranmt_lab.filters.language_model import perplexity
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.measures import ngram_overlap
 from paranmt_lab.generation.config import GeneratorConfig
-from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
@@ -38,6 +37,7 @@ from paranmt_lab.translate.protocol import Decoding
 FILE = Path(__file__).with_suffix('.json')
 SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
 MEASURED, EXAMPLES, BEAM = 75, 20, 4 # Held-out pairs of a domain, examples, beams
+SHOWN = 'canonicaliser-varied' # Generator whose attention, groups and draws are shown
 WORDS = 20           # Words of a sentence at most
 SCORE = .7           # Paraphrase score of a pair at least
 HELD_OUT = dict(news=400, captions=200, tatoeba=200, simplified=200) # Segments kept from training, by domain
@@ -145,7 +145,7 @@ def judged(outputs, pairs, lm, scorers):
     return figures | dict(words=float(np.mean([len(text.split()) for text in outputs])))
 
 
-def held_out_figures(engine, s):
+def held_out_figures(engines, s):
     "Outputs for held-out pairs, beside a copy of the input and the reference itself; a row for each domain and system."
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
     words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
@@ -153,35 +153,52 @@ def held_out_figures(engine, s):
     held = held.groupby('corpus').sample(MEASURED, random_state=0)
     lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
     scorers = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}
-    start = time.process_time()
-    systems = {'canonicaliser': best(engine, held.source)}
-    rate = len(held) / (time.process_time() - start)
-    systems |= {'canonicaliser, greedy': [h[0].text for h in engine.translate(list(held.source), Decoding(1))],
-                'copy of the input': list(held.source), 'reference': list(held.reference)}
+    systems, rates = {}, {}
+    for name, engine in engines.items():
+        start = time.process_time()
+        systems[name] = best(engine, held.source)
+        rates[name] = len(held) / (time.process_time() - start)
+    systems |= {'copy of the input': list(held.source), 'reference': list(held.reference)}
     rows = []
     for domain in ('all', *sorted(held.corpus.unique())):
         of = np.ones(len(held), bool) if domain == 'all' else (held.corpus == domain).to_numpy()
         rows += [dict(domain=domain, system=name, n=int(of.sum()),
                       **judged([x for x, inside in zip(outputs, of) if inside], held[of], lm, scorers))
                  for name, outputs in systems.items()]
-    return dict(rows=rows, sentences_per_cpu_second=rate)
+    return dict(rows=rows, sentences_per_cpu_second=rates)
 
 
-def jfleg_figures(engine, s):
-    "GLEU on JFLEG's development set; sentences of at most 20 words beside all."
+def written(text):
+    "A tokenised sentence as people write it, which is what the generators were trained on."
+    text = text.replace('-lrb-', '(').replace('-rrb-', ')').replace('``', '"').replace("''", '"')
+    return re.sub(r" (n't|'\w+|[.,!?;:%)])(?!\S)", r'\1', text).replace('( ', '(').strip()
+
+
+def tokenised(text):
+    "A sentence with blanks around its punctuation, as JFLEG has it."
+    return re.sub(r"(?<=\w)(n't|'\w+)\b", r' \1', re.sub(r'([.,!?;:()"])', r' \1 ', text))
+
+
+def jfleg_lines(s):
+    "Sentences of learners, and four corrections of each."
     lines = lambda name: (s.resources / f'eval/jfleg/dev.{name}').read_text(encoding='utf-8').rstrip('\n').split('\n')
-    sources, references = lines('src'), list(zip(*(lines(f'ref{k}') for k in range(4))))
-    outputs = best(engine, sources)
-    # the references are tokenised: punctuation has blanks around it
-    outputs = [re.sub(r"(?<=\w)(n't|'\w+)\b", r' \1', re.sub(r'([.,!?;:()"])', r' \1 ', text)) for text in outputs]
+    return lines('src'), list(zip(*(lines(f'ref{k}') for k in range(4))))
+
+
+def jfleg_figures(engines, s):
+    "GLEU on JFLEG's development set; sentences of at most 20 words beside all."
+    sources, references = jfleg_lines(s)
+    people = [[rs[k] for rs in references] for k in range(len(references[0]))]
+    outputs = dict(source=sources) | {name: [tokenised(text) for text in best(engine, [written(x) for x in sources])]
+                                      for name, engine in engines.items()}
     short_ones = [i for i, text in enumerate(sources) if len(text.split()) <= WORDS]
     rows = []
     for name, of in (('all', range(len(sources))), (f'at most {WORDS} words', short_ones)):
-        score = lambda texts: gleu([sources[i] for i in of], [texts[i] for i in of], [references[i] for i in of])
-        first = [of_one[0] for of_one in references]
-        others = gleu([sources[i] for i in of], [first[i] for i in of], [references[i][1:] for i in of])
-        rows.append(dict(sentences=name, n=len(of), source=score(sources), canonicaliser=score(outputs),
-                         person=others))
+        of_those = lambda rows: [rows[i] for i in of]
+        scores = {system: gleu(*map(of_those, (sources, texts, references))) for system, texts in outputs.items()}
+        person = [gleu(*map(of_those, (sources, people[k], [rs[:k] + rs[k + 1:] for rs in references])))
+                  for k in range(len(people))]
+        rows.append(dict(sentences=name, n=len(of)) | scores | dict(person=float(np.mean(person))))
     return rows
 
 
@@ -206,7 +223,7 @@ def planted(sentence, rule):
 def planted_figures(engine, s):
     "Share of planted mistakes that are repaired, and of clean words that are kept, on held-out references."
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet').drop_duplicates('source')
-    clean = held.source[held.source.str.count(r'\S+').between(5, WORDS)].sample(150, random_state=0)
+    clean = held.source[held.source.str.count(r'\S+').between(5, 15)].sample(150, random_state=0)
     rows, kept = [], dict(zip(clean, best(engine, clean)))
     for rule in RULES:
         errors = {text: found for text in clean if (found := planted(text, rule))}
@@ -220,33 +237,39 @@ def planted_figures(engine, s):
     return rows
 
 
-def examples(engine, s):
+def examples(engines, s):
     "Twenty sentences of our own sample, drawn and not chosen, and the attention of the first three."
     own = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
     drawn = own[own.str.count(r'\S+') <= WORDS].drop_duplicates().sample(EXAMPLES, random_state=0)
-    found = engine.translate(list(drawn), Decoding(BEAM, 2))
+    shown = pd.DataFrame(dict(sentence=list(drawn)) | {name: best(e, drawn) for name, e in engines.items()})
+    engine = engines[SHOWN]
     diverse = engine.translate(list(drawn), Decoding(BEAM, 2, method='diverse', groups=4, diversity=1.))
     sampled = engine.translate(list(drawn), Decoding(n_best=1, method='sample', temperature=.7, top_k=20))
-    rows = [dict(sentence=text, paraphrase=hs[0].text, second=hs[-1].text, diverse=ds[-1].text, sampled=ss[0].text,
-                 score=hs[0].score) for text, hs, ds, ss in zip(drawn, found, diverse, sampled)]
+    shown = shown.assign(diverse=[ds[-1].text for ds in diverse], sampled=[ss[0].text for ss in sampled])
     pictures = []
-    for row in rows[:3]:
-        read, written, weights = engine.attention(row['sentence'], row['paraphrase'])
+    for row in shown.head(3).itertuples():
+        read, written, weights = engine.attention(row.sentence, shown[SHOWN][row.Index])
         pictures.append(dict(read=read, written=written, weights=weights.double().round(decimals=3).tolist()))
-    return dict(rows=rows, attention=pictures)
+    return dict(rows=shown.to_dict('records'), attention=pictures)
+
+
+def training_facts(name, s):
+    "How a generator was trained."
+    run = Run.open(s.runs, name)
+    metrics = run.metrics()[['step', 'loss', 'held_out', 'bleu', 'rate']].drop_duplicates('step', keep='last')
+    return dict(config=run.config, finished=run.finished, seconds=read_json(run.folder / 'progress.json')['seconds'],
+                metrics=metrics.to_dict('records'))
 
 
 def measure(s):
     "generation.json."
-    run = Run.open(s.runs, 'canonicaliser')
-    engine = GeneratorEngine(run.folder / 'generator')
-    metrics = run.metrics()[['step', 'loss', 'held_out', 'bleu', 'rate']]
-    facts = dict(config=run.config, finished=run.finished, seconds=read_json(run.folder / 'progress.json')['seconds'],
-                 weights=sum(p.numel() for p in engine.network.parameters()), metrics=metrics.to_dict('records'))
-    found = dict(made=provenance(), command='python nbs/papers/generation.py measure', training=facts,
-                 held_out=held_out_figures(engine, s), jfleg=jfleg_figures(engine, s),
-                 planted=planted_figures(engine, s), examples=examples(engine, s))
-    write_json(FILE, found | {k: x for k, x in read_json(FILE).items() if k == 'syntax'})
+    engines = {name: open_model(f'generator:{name}', s) for name in CONFIGS}
+    planted = [dict(system=name, **row) for name, engine in engines.items() for row in planted_figures(engine, s)]
+    found = dict(made=provenance(), command='python nbs/papers/generation.py measure',
+                 training={name: training_facts(name, s) for name in CONFIGS},
+                 held_out=held_out_figures(engines, s), jfleg=jfleg_figures(engines, s),
+                 planted=planted, examples=examples(engines, s))
+    write_json(FILE, read_json(FILE) | found)
 
 
 if __name__ == '__main__':

@@ -8,24 +8,31 @@
         # generation.json, `syntax`: frequencies of templates, and how often a copy has the template of the other side
     python nbs/papers/generation_syntax.py train
         # the run and the model `syntactic`, on the pairs in both directions; minutes of a GPU
+    python nbs/papers/generation_syntax.py measure
+        # generation.json, `syntax_measured`: figures on held-out pairs for the reference's template and for frequent
+        # ones, beside a copy and the model `canonicaliser`, and twenty examples of our own sample
 
-PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped."""
+PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped. The
+perplexity needs the language model of `generation.py lm`."""
 import sys
 import time
 
 import numpy as np
 import pandas as pd
 
-from generation import FILE, FILES, SCORE, news, others
+from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, best, judged, news, others
 from paranmt_lab.corpus import Corpus, segment_of
 from paranmt_lab.generation.config import GeneratorConfig
+from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.generation.templates import corpus_trees, count_templates
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.jobs.run import Run
 from paranmt_lab.models import open_model
 from paranmt_lab.parsing.columns import parse_corpus, parses_by_id
 from paranmt_lab.parsing.trees import read_tree, top_levels
 from paranmt_lab.settings import read_json, settings, write_json
+from paranmt_lab.translate.protocol import Decoding
 
 PARSER, WORDS, STEPS = 'link:en', 12, 3_000
 MOST = dict(news=9_000, captions=5_000, tatoeba=6_000, simplified=2_000)  # Pairs of a domain at most
@@ -103,10 +110,98 @@ def train(s):
     if run.finished: print(ship_generator(run, s, 'python nbs/papers/generation_syntax.py train').to_string())
 
 
+FIGURES = ['step', 'loss', 'held_out', 'bleu', 'held_out_parse', 'templates'] # Of a training
+FREQUENT = 5 # Templates that are asked for of every sentence
+
+
+def for_templates(engine, texts, templates):
+    "Best paraphrase of each sentence for a template of its own."
+    found, asked = [None] * len(texts), np.array(templates)
+    for template in dict.fromkeys(templates):
+        rows = np.flatnonzero(asked == template)
+        hypotheses = engine.paraphrase([texts[i] for i in rows], template, Decoding(BEAM))
+        for i, [first, *_] in zip(rows, hypotheses): found[i] = first.text
+    return found
+
+
+def matches(asked, inputs, outputs):
+    "Share of outputs with the template asked for: of all, and where the input has another template."
+    asked, inputs, outputs = map(np.array, (asked, inputs, outputs))
+    same, other = outputs == asked, inputs != asked
+    return dict(match=100 * float(same.mean()), other=int(other.sum()),
+                match_of_other=100 * float(same[other].mean()) if other.any() else None,
+                no_parse=int((outputs == '').sum()))
+
+
+def held_out_pairs(engine):
+    "At most `MEASURED` pairs of each domain whose references have a template that the network can be asked for."
+    held = pd.read_parquet(settings().runs / 'syntactic/held-out.parquet').drop_duplicates('source')
+    held = held.assign(**{side: engine.real_templates(list(held[of])) for side, of in
+                          (('input_template', 'source'), ('template', 'reference'))})
+    labels = held.template.str.findall(r'[^\s()]+')
+    known = np.array([bool(row) and set(row) <= set(engine.labels.labels) for row in labels])
+    drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(MEASURED).reset_index(drop=True)
+    return drawn, dict(pairs=len(held), without_template=int((~known).sum()))
+
+
+def systems_of(engine, held, s):
+    "(system, template asked for, outputs) on the held-out pairs."
+    inputs, own = list(held.source), list(held.template)
+    rows = [('SCPN, template of the reference', own, for_templates(engine, inputs, own))]
+    for template in engine.templates.template.head(FREQUENT):
+        asked = [template] * len(inputs)
+        rows.append((f'SCPN, {template}', asked, for_templates(engine, inputs, asked)))
+    if (s.models / 'canonicaliser').is_dir():
+        rows.append(('canonicaliser', own, best(open_generator('generator:canonicaliser', s), inputs)))
+    return [*rows, ('copy of the input', own, inputs), ('reference', own, list(held.reference))]
+
+
+def syntax_figures(engine, s):
+    "Figures of each system, over all domains and for each one."
+    held, counts = held_out_pairs(engine)
+    lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
+    scorers, rows = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}, []
+    for name, asked, outputs in systems_of(engine, held, s):
+        real = engine.real_templates(outputs)
+        for domain in ('all', *sorted(held.corpus.unique())):
+            at = np.flatnonzero(np.full(len(held), True) if domain == 'all' else held.corpus == domain)
+            of = lambda texts, at=at: [texts[i] for i in at]
+            figures = judged(of(outputs), held.iloc[at], lm, scorers)
+            rows.append(dict(domain=domain, system=name, n=len(at), **figures,
+                             **matches(of(asked), of(list(held.input_template)), of(real))))
+        print(rows[-len(held.corpus.unique()) - 1], flush=True)
+    copies = [dict(template=t, match=100 * float((held.input_template == t).mean()))
+              for t in engine.templates.template.head(FREQUENT)]
+    return counts | dict(rows=rows, copies=copies)
+
+
+def syntax_examples(engine, s):
+    "Sentences of our own sample, and for each a template drawn of the ten most frequent that it does not have."
+    own = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference
+    drawn = list(own[own.str.count(r'\S+').between(4, WORDS)].drop_duplicates().sample(EXAMPLES, random_state=0))
+    rng, has = np.random.default_rng(0), engine.real_templates(drawn)
+    asked = [str(rng.choice([t for t in engine.templates.template.head(10) if t != its])) for its in has]
+    outputs = for_templates(engine, drawn, asked)
+    similar = open_model(SCORERS[1], s).similarity(outputs, drawn)
+    return [dict(sentence=a, has=b, asked=c, paraphrase=d, found=e, match=c == e, similarity=float(x))
+            for a, b, c, d, e, x in zip(drawn, has, asked, outputs, engine.real_templates(outputs), similar)]
+
+
+def measure(s):
+    "generation.json, `syntax_measured`."
+    run, engine, start = Run.open(s.runs, 'syntactic'), open_generator('generator:syntactic', s), time.process_time()
+    training = dict(config=run.config, finished=run.finished,
+                    metrics=run.metrics().dropna(subset='held_out')[FIGURES].to_dict('records'))
+    found = dict(made=provenance(), command='python nbs/papers/generation_syntax.py measure', training=training,
+                 held_out=syntax_figures(engine, s), examples=syntax_examples(engine, s))
+    write_json(FILE, read_json(FILE) | dict(syntax_measured=found | dict(seconds=time.process_time() - start)))
+
+
 if __name__ == '__main__':
     s, step = settings(), sys.argv[1] if len(sys.argv) > 1 else ''
     if step == 'pairs': make_pairs(s)
     elif step == 'parses': parse(s)
     elif step == 'templates': templates(s)
     elif step == 'train': train(s)
+    elif step == 'measure': measure(s)
     else: raise SystemExit(__doc__)

@@ -69,7 +69,8 @@ def _trained_before(folder, request):
 def _measure(folder, texts):
     "Perplexity of references that the model has not seen, as a whole and for the sentence in the middle."
     lm = LanguageModel(folder)
-    others = [t for t in cut(texts) if t and not lm_seen([t], lm)[0]]
+    sentences = cut(texts)
+    others = [t for t, seen in zip(sentences, lm_seen(sentences, lm)) if t and not seen]
     if not others: return dict(sentences=0, perplexity=None, median=None, unknown=None)
     logs = sum(map(lm.log_probability, others))
     tokens = [word for t in others for word in t]
