@@ -31,6 +31,7 @@ GLOVE = 'vectors:train/vectors/glove-6b-100d-60k.txt.gz'
 ENCODERS = {  # Name to what the tables call it
     GLOVE: 'GloVe average',
     'paraphrase-scorer': 'paraphrase-scorer',
+    'paraphrase-scorer-2': 'paraphrase-scorer-2',
     'static:wordllama': 'WordLlama',
     'onnx:paraphrase-MiniLM-L3-v2': 'paraphrase-MiniLM-L3-v2',
     'st:all-MiniLM-L6-v2': 'all-MiniLM-L6-v2',
