@@ -443,7 +443,9 @@ def card(
     c, done = run.config, run.finished
     seconds = read_json(run.folder / 'progress.json')['seconds']
     table = '\n'.join(f'| {r.corpus} | {r.pairs} | {r.bleu} |' for r in bleu.itertuples())
-    return CARD.format(name=c['name'], lang=c['source_lang'],
+    translates = c.get('first', 'source') == 'source'
+    about = f"{c['source_lang']}-to-English transformer" if translates else 'transformer that paraphrases English,'
+    return CARD.format(name=c['name'], about=about,
                        quantization=quantization, command=command, table=table, same=same, beam=beam_size,
                        signature=bleu.signature.iloc[0], hours=seconds / 3600, config=json.dumps(c, indent=2),
                        **dict(products='a precision that was not recorded') | done)
@@ -451,7 +453,7 @@ def card(
 # %% ../../nbs/21_translate.training.ipynb #ff1821f6
 CARD = '''# {name}
 
-A small {lang}-to-English transformer of Marian's architecture, trained from scratch by this workbench and converted \
+A small {about} of Marian's architecture, trained from scratch by this workbench and converted \
 for CTranslate2 ({quantization}). It makes the
 example paraphrases of ParaNMT Lab; for a corpus that matters, take a larger model.
 

@@ -10,6 +10,8 @@ length; the pieces that were written are printed beside, since they differ betwe
 by CTranslate2 (float32 and int8; on a GPU where it can compute there) and, with the same weights, by `generate` of
 Transformers."""
 import argparse
+import shlex
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -23,10 +25,11 @@ import torch
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.training import LstmLearner
+from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.ranks import Processes
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.jobs.workers import keep_freed_memory
-from paranmt_lab.settings import settings
+from paranmt_lab.settings import read_json, settings, write_json
 from paranmt_lab.translate.ct2 import CTranslate2Engine, convert
 from paranmt_lab.translate.data import divide, prepare, read_prepared
 from paranmt_lab.translate.marian import MarianEngine
@@ -88,13 +91,26 @@ def sentences_per_second(engine, sources, beam, device):
     return len(sources) / (seconds(device) - start), sum(hs[0].tokens for hs in found)
 
 
-def show(name, turns, what, more=''):
-    print(f'{name:40} {np.median(turns):10,.1f} {what} ({min(turns):,.1f} to {max(turns):,.1f}){more}', flush=True)
+def row_of(work, system, turns, unit, **more):
+    "Figures of a system, printed at once."
+    row = dict(work=work, system=system, median=float(np.median(turns)), low=min(turns), high=max(turns), unit=unit)
+    further = ''.join(f', {n:,} {name}' for name, n in more.items())
+    print(f'{work}, {system:40} {row["median"]:10,.1f} {unit} ({min(turns):,.1f} to {max(turns):,.1f}){further}',
+          flush=True)
+    return row | more
+
+
+def keep(path, rows, o):
+    "Write the figures of this machine beside those of others."
+    made = provenance()
+    facts = dict(made=made, command=shlex.join(['python', 'tests/benchmarks/generation.py', *sys.argv[1:]]), rows=rows)
+    write_json(path, (read_json(path) if path.exists() else {}) | {made['device']: facts})
 
 
 def main(o):
     torch.set_num_threads(1)
     keep_freed_memory()
+    rows = []
     with tempfile.TemporaryDirectory() as tmp:
         made, english = learners(Path(tmp), o)
         turns = {name: [] for name in made}
@@ -103,7 +119,7 @@ def main(o):
             for name, learner in made.items(): turns[name].append(pieces_per_second(learner, o.steps))
         for name, learner in made.items():
             weights = sum(p.numel() for p in learner.weights.values())
-            show(f'training, {name}', turns[name], 'target pieces/s', f', {weights:,} weights')
+            rows.append(row_of('training', name, turns[name], 'target pieces/s', weights=weights))
         of, sources = engines(made, Path(tmp), o.device), [text for text in english if len(text.split()) <= 10]
         sources = sources[:o.sentences]
         for beam in (1, 8):
@@ -114,7 +130,8 @@ def main(o):
                 for name, engine in of.items():
                     rate, written[name] = sentences_per_second(engine, sources, beam, o.device)
                     turns[name].append(rate)
-            for name in of: show(f'beam {beam}, {name}', turns[name], 'sentences/s', f', {written[name]:,} pieces')
+            rows += [row_of(f'beam {beam}', name, turns[name], 'sentences/s', pieces=written[name]) for name in of]
+    if o.output: keep(o.output, rows, o)
 
 
 if __name__ == '__main__':
@@ -125,4 +142,5 @@ if __name__ == '__main__':
     p.add_argument('--batch', type=int, default=2_000, help='padded pieces of a training batch')
     p.add_argument('--copies', type=int, default=1, help='how often the sample is repeated, for large batches')
     p.add_argument('--device', default='cpu', help='cpu, cuda or cuda:N')
+    p.add_argument('--output', type=Path, help='JSON file to which the figures are added, by device')
     main(p.parse_args())
