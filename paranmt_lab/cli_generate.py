@@ -7,7 +7,6 @@ __all__ = ['generate_app', 'PANELS', 'generate_train', 'generate_parse', 'genera
 
 # %% ../nbs/70_cli_generate.ipynb #782bb9a2
 import os
-from dataclasses import replace
 
 import typer
 
@@ -15,7 +14,7 @@ from .generation.config import GeneratorConfig
 from .jobs.provenance import typed_command
 from .models import open_model
 from .settings import settings
-from .terminal import command, command_group, open_corpus, show_table, values_of
+from .terminal import command, command_group, open_corpus, show_note, show_table, values_of
 from .translate.protocol import Decoding
 
 # %% ../nbs/70_cli_generate.ipynb #239f7124
@@ -87,33 +86,32 @@ def generate_run(
     beam:int=8, # Hypotheses kept at each step of the search; 1 is greedy search
     n_best:int=5, # Paraphrases shown; with several templates, one for each
     sample:bool=False, # Draw paraphrases from the model: the same as --method sample
+    save:str='', # Corpus that the pairs are added to: a new one, or one that earlier saves made
     **options, # Fields of `Decoding`
 ):
-    "Paraphrase a sentence with a trained generator."
+    "Paraphrase a sentence with a trained generator, and save the pairs if wanted."
+    from paranmt_lab.generation.request import Request, paraphrases, save_pairs
     method = 'sample' if sample else options.pop('method')
     most = n_best if method == 'sample' else min(n_best, beam)
     decoding = Decoding(beam_size=beam, n_best=most, **options | dict(method=method))
-    name = model if ':' in model else f'generator:{model}'
-    engine = open_model(name, settings(), 'Translator')
-    if hasattr(engine, 'templates'): return _show_templates(engine, name, sentence, template, templates, decoding)
-    if template or templates:
-        raise typer.BadParameter(f'{name} takes no templates; expected a model that was trained with --architecture '
-                                 'syntax', param_hint='--template')
-    [found] = engine.translate([sentence], decoding)
-    rows = [dict(paraphrase=h.text, score=h.score, log_probability=h.log_probability, flags=h.flags) for h in found]
-    show_table(_without_empty(rows), f'Paraphrases by {name}', digits=2)
+    name, s = model if ':' in model else f'generator:{model}', settings()
+    engine = open_model(name, s, 'Translator')
+    request = Request(name, sentence, decoding, _templates(engine, name, template, templates))
+    try: found = paraphrases(engine, request)
+    except ValueError as e:
+        if not request.templates: raise
+        raise typer.BadParameter(str(e), param_hint='--template') from None
+    show_table(_told(found), f'Paraphrases by {name}', digits=2)
+    if save: show_note(save_pairs(save, request, engine.identity, found, s).told(save))
 
-def _without_empty(rows):
-    "Rows without the column of flags, where there are none."
-    flagged = any(row['flags'] for row in rows)
-    return rows if flagged else [{k: x for k, x in row.items() if k != 'flags'} for row in rows]
+def _templates(engine, name, typed, most):
+    "Templates to write for; none for a model that takes none."
+    if hasattr(engine, 'templates'): return *typed, *engine.templates.template.head(most or (0 if typed else 5))
+    if not typed and not most: return ()
+    raise typer.BadParameter(f'{name} takes no templates; expected a model that was trained with --architecture '
+                             'syntax', param_hint='--template')
 
-def _show_templates(engine, name, sentence, typed, most, decoding):
-    "Paraphrases for templates, with the templates that they really have."
-    asked = [*typed, *engine.templates.template.head(most or (0 if typed else 5))]
-    if len(asked) > 1: decoding = replace(decoding, n_best=1)
-    try: found = engine.table(sentence, asked, decoding)
-    except ValueError as e: raise typer.BadParameter(str(e), param_hint='--template') from None
-    found['match'] = found['match'].map({True: 'yes', False: 'no'})
-    show_table(_without_empty(found.to_dict('records')), f'Paraphrases by {name}', digits=2)
-
+def _told(found):
+    "Paraphrases as rows for people, without a column of flags where there are none."
+    if 'match' in found: found = found.assign(match=found['match'].map({True: 'yes', False: 'no'}))
+    return (found if found['flags'].any() else found.drop(columns='flags')).to_dict('records')

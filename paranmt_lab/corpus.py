@@ -386,7 +386,7 @@ def write_manifest(self:Corpus,
 
 # %% ../nbs/02_corpus.ipynb #21a653b5
 _FACTS_OF_STAGES = dict(status=str, pairs=int, job=dict, operation=dict, domains=dict, rejects=dict, checksums=dict,
-                        damaged=dict, inputs=(list, dict), options=dict, licence=(str, type(None)))
+                        damaged=dict, inputs=(list, dict), options=dict, saved=list, licence=(str, type(None)))
 
 def _stage_facts(path): return read_object(path, optional=_FACTS_OF_STAGES)
 
@@ -944,7 +944,7 @@ def ordered(self:Corpus,
         return self.pairs_by_id(found.to_arrow_table()['pair_id'].to_numpy(), columns)
 
 # %% ../nbs/02_corpus.ipynb #7be10856
-MAKERS = ('import', 'translate', 'derive') # Stages that make the pairs of a corpus; each corpus has one of them
+MAKERS = ('import', 'translate', 'derive', 'generate') # Stages that make pairs; each corpus has one of them
 
 @patch
 def maker(self:Corpus) -> tuple[str, dict]: # Name of the stage and its manifest; ('', {}) for a corpus made by hand
@@ -961,6 +961,7 @@ def _words(name, stage, facts):
         published = facts.get('format') == 'paranmt'
         return ['corpus', 'import-paranmt', name, *_inputs(facts)] if published else ['import', name, *_inputs(facts)]
     if stage == 'translate': return ['translate', 'run', str(facts.get('job', {}).get('source', 'BITEXT')), name]
+    if stage == 'generate': return ['generate', 'run', 'MODEL', 'SENTENCE', '--save', name]
     return ['corpus', next(iter(facts.get('operation', {})), 'merge'), name, *facts.get('inputs', {})]
 
 # %% ../nbs/02_corpus.ipynb #727acd34

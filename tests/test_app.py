@@ -6,6 +6,7 @@ be looked at."""
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import threading
@@ -1001,6 +1002,32 @@ def test_neighbours(page, workspace):
                                        '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
 
 
+def saved_and_sent(page, workspace, found):
+    "Save the shown paraphrases as pairs and send them to a campaign; the commands shown find both there already."
+    from typer.testing import CliRunner
+
+    from paranmt_lab.cli_annotate import annotate_app
+    from paranmt_lab.cli_generate import generate_app
+    page.tab.get_by_text('Save these pairs in a corpus').click()
+    page.tab.get_by_role('button', name='Save', exact=True).click()
+    page.tab.get_by_text('3 pairs added to the corpus generated').wait_for()
+    rows = ask(workspace, 'SELECT reference, translation, "rank" FROM {pairs} ORDER BY pair_id', corpus='generated')
+    assert rows.translation.tolist() == [h.text for h in found] and set(rows.reference) == {'It is raining.'}
+    page.tab.locator('.st-key-campaign_name input').fill('reworded')
+    page.tab.get_by_role('button', name='Send', exact=True).click()
+    page.tab.get_by_text('has 3 pairs').wait_for()
+    page.settle().shot('generate-saved')
+    wide = dict(PARANMT_WORKSPACE=str(workspace), COLUMNS='200')
+    apps = dict(generate=generate_app, annotate=annotate_app)
+    commands = page.tab.locator('.st-key-campaign_name').locator('xpath=ancestor::*[@data-testid="stForm"]')
+    for line in commands.locator('code').inner_text().strip().splitlines():
+        _, app, *words = shlex.split(line)
+        result = CliRunner().invoke(apps[app], words, env=wide)
+        assert result.exit_code == 0, result.output
+        assert ('already' if app == 'generate' else '3 pairs') in result.output
+    assert len(ask(workspace, 'SELECT * FROM {pairs}', corpus='generated')) == 3
+
+
 def test_generate(page, workspace):
     "Paraphrases on the page are those of the engine; what is no sentence of the model gets an answer, and is inert."
     from dataclasses import replace
@@ -1017,6 +1044,7 @@ def test_generate(page, workspace):
     assert shown.paraphrase.tolist() == [h.text for h in found]
     np.testing.assert_allclose(shown.score, [h.score for h in found], atol=1e-4)
     page.shot('generate')
+    saved_and_sent(page, workspace, found)
     for sentence, answer in ((' ', 'Type an English sentence'), ('word ' * 500, '500 words'),
                              ('Трамвай сегодня опаздывает.', 'does not look like English')):
         page.open('generate', **chosen, sentence=sentence)

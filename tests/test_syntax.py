@@ -1,5 +1,6 @@
 """The syntactically controlled network: learning by heart, copying, resuming, templates of a user, its engine."""
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -187,5 +188,16 @@ def test_the_page_generate_offers_templates_and_says_which_ones_came_out(lab, ru
     assert not app.exception
     [offered] = app.multiselect
     assert set(offered.options) == set(ORDERS) and offered.value == ['S(ADVP NP VP .)']
-    [caption] = [c.value for c in app.caption if c.value.startswith('score')]
-    assert 'has S\\(ADVP NP VP \\.\\)' in caption
+    captions = [c.value for c in app.caption if c.value.startswith('score')]
+    assert 'has S\\(ADVP NP VP \\.\\)' in captions[0]
+    next(button for button in app.button if button.label == 'Save').click().run()
+    assert not app.exception and app.success
+    saved = Corpus.open('generated', lab)
+    [record] = saved.manifest('generate')['saved']
+    assert (record['templates'], record['found'][0]) == (['S(ADVP NP VP .)'], 'S(ADVP NP VP .)')
+    assert saved.rows == len(captions)
+    assert record['engine']['model'] == 'order' and record['engine']['parser'] == Orders.identity
+    words = shlex.split(app.code[0].value)[2:]
+    again = CliRunner().invoke(generate_app, words, env=dict(COLUMNS='200'))
+    assert again.exit_code == 0 and 'already' in again.output, again.output
+    assert saved.frame(['translation']).translation[0] == 'today Emma sings .'

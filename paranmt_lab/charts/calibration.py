@@ -10,6 +10,7 @@ import altair as alt
 import pandas as pd
 
 from .base import COLOURS, OURS, PAPER
+from ..labels import label
 
 # %% ../../nbs/60_charts.calibration.ipynb #b9ac18ea
 _PERCENT = alt.Axis(format='%')
@@ -109,5 +110,5 @@ def calibration_charts(
         ratings = pd.DataFrame(edges | dict(top=found['top'], other=found['other']))
         at = sorted({edges['low'][0], *curve.at, edges['high'][-1]})
         line = pd.DataFrame({'value': at, 'effect' if model.logit else 'p': curve(at)})
-        charts[name] = curve_over_ratings(line, ratings, name, width)
+        charts[name] = curve_over_ratings(line, ratings, label(name), width)
     return charts

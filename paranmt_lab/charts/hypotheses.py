@@ -22,7 +22,8 @@ def hypothesis_bars(
     best = hypotheses.head(most)
     best = best.assign(sure=best.translation_score.map(math.exp),
                        label=best['rank'].astype(str) + '. ' + best.translation.str.slice(0, 120))
-    tip = ['translation', alt.Tooltip('translation_score:Q', format='.3f'), alt.Tooltip('sure:Q', format='.1%')]
+    tip = ['translation', alt.Tooltip('translation_score:Q', format='.3f', title='score'),
+           alt.Tooltip('sure:Q', format='.1%')]
     percent, whole = alt.Axis(format='%', tickCount=5), alt.Scale(domain=[0, 1])
     bars = alt.Chart(best[['label', 'translation', 'translation_score', 'sure']], height=alt.Step(22))
     return bars.mark_bar(color=OURS).encode(

@@ -35,10 +35,11 @@ def training_curve(
     kept.columns = ['run', 'x', 'value', 'mean']
     order = list(dict.fromkeys([*(runs or []), *frame.run.unique()]))
     kept, colour = coloured(kept, 'run', 'runs', order, labelLimit=240, columns=3)
-    tip = ['run', alt.Tooltip('x:Q', title=x, format=',.6~g'), alt.Tooltip('value:Q', title=value, format='.4~g'),
+    words = value.replace('_', ' ')
+    tip = ['run', alt.Tooltip('x:Q', title=x, format=',.6~g'), alt.Tooltip('value:Q', title=words, format='.4~g'),
            alt.Tooltip('mean:Q', format='.4~g')]
     base = alt.Chart(kept).encode(x=alt.X('x:Q', title=x), tooltip=tip, color=colour, detail='run:N')
-    y = lambda c: alt.Y(f'{c}:Q', title=value, scale=alt.Scale(zero=False))
+    y = lambda c: alt.Y(f'{c}:Q', title=words, scale=alt.Scale(zero=False))
     lines = alt.layer(base.mark_line(opacity=0.25, strokeWidth=1).encode(y=y('value')),
                       base.mark_line(strokeWidth=2).encode(y=y('mean')))
     if kept.groupby('run').size().max() > 30: return lines

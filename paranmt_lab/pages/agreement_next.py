@@ -18,6 +18,7 @@ from ..annotation.store import EventLog
 from ..annotation.table3 import labels_of
 from ..charts.annotation import curve_band
 from ..filters.table import encoder_first
+from ..labels import label
 from .access import open_log
 from .agreement_common import Subject, keep_outcome, last_event, show_outcome
 from .parts import choose, draw, escaped, in_address, one_of, open_corpus, show_table, soon
@@ -84,7 +85,7 @@ def _choices(subject, folder):
     if not measures:
         st.info('The corpus has no measure to draw a curve over.', icon=':material/inbox:')
         return None
-    measure = choose('Measure', measures, 'measure', 'measure')
+    measure = choose('Measure', measures, 'measure', 'measure', format_func=label)
     in_address('fit', 'isotonic', one_of(list(FITS), 'fit'))
     return measure, st.sidebar.segmented_control('Fit', list(FITS), key='fit', required=True)
 
@@ -93,7 +94,7 @@ def _show_curve(proposal, names, measure):
     "The curve with its band, and the labelled pairs."
     if proposal.curve is None: st.info(_NO_LABEL, icon=':material/hourglass:')
     else:
-        chart = curve_band(proposal.curve, measure, proposal.rated).properties(height=320)
+        chart = curve_band(proposal.curve, label(measure), proposal.rated).properties(height=320)
         with st.container(key='curve'): draw(chart, 'curve_chart')
     st.caption(f"{len(proposal.rated):,} labelled pairs of {', '.join(map(escaped, names))}. The band is of 95 %; "
                'the ticks are pairs, above strong ones and below others. Discarded pairs are not on it.')

@@ -16,7 +16,7 @@ from ..annotation.campaigns import Campaign, create_campaign, list_campaigns, re
 from ..annotation.views import rater_names
 from ..corpus import PAIRS, Corpus
 from ..filters.table import encoder_first
-from ..labels import table_name
+from ..labels import label, table_name
 from .access import log_or_stop, rename, researcher, signed_in, vouched
 from .card import seat, show_card
 from paranmt_lab.pages.parts import (
@@ -123,7 +123,7 @@ def _new_campaign(s, log, who):
         measures = encoder_first(Corpus.open(corpus, s).measures())
         divisions = [RANGED, QUANTILES, WHOLE] if measures else [WHOLE]
         division = right.selectbox('Strata', divisions, key=f'new_division_{corpus}')
-        if division != WHOLE: right.selectbox('Measure', measures, key=f'new_measure_{corpus}')
+        if division != WHOLE: right.selectbox('Measure', measures, key=f'new_measure_{corpus}', format_func=label)
         left.number_input('Pairs in each stratum', 1, 100_000, 100, key='new_n')
         left.number_input('Raters of each pair', 1, 20, 2, key='new_overlap')
         right.slider('Share that comes twice', 0., .5, .05, key='new_repeats')

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pandas as pd
 import streamlit as st
 
-from ..charts.maps import DENSE, density_map, embedding_map, paired_maps
+from ..charts.maps import DENSE, colour_title, density_map, embedding_map, paired_maps
 from ..corpus import Corpus
 from ..filters.table import encoder_first
 from ..jobs.progress import duration
@@ -227,7 +227,7 @@ def _choices(corpus, at_hand, rated):
     encoder = choose('Encoder', at_hand, 'encoder', 'encoder')
     beside = choose('Second map by', ['', *(name for name in at_hand if name != encoder)], 'beside', 'encoder',
                     format_func=lambda name: name or 'no second map')
-    colour = choose('Colour', colours(corpus, rated), 'colour', 'measure')
+    colour = choose('Colour', colours(corpus, rated), 'colour', 'measure', format_func=colour_title)
     in_address('sides', 'references', one_of(list(SIDES), 'side'))
     in_address('pairs', 2000, one_of(SIZES, 'size'))
     in_address('seed', 0, number('seed', 0))
@@ -347,7 +347,7 @@ def page():
     two = (*maps, None)[:2]
     points, placed = _points(*two, corpus_state(corpus), colour, rated if colour in PEOPLE else None)
     points = with_text(points, text)
-    st.caption(f'{len(points):,} sentences, coloured by **{escaped(colour)}**.'
+    st.caption(f'{len(points):,} sentences, coloured by **{escaped(colour_title(colour))}**.'
                + (f' {placed - len(points):,} have no value of it and are left out.' if placed > len(points) else ''))
     if remarks := _remarks(points, text, edges): st.caption(remarks)
     if len(points): _map(corpus, points, colour, encoders, edges, _placed(*two, typed))

@@ -129,11 +129,11 @@ def _examples(filters, corpus, ranges, kept):
     in_address('rows', 10, number('rows', 1, 1000))
     in_address('seed', 0, number('seed', 0))
     left, middle, right = st.columns([3, 1, 1])
-    measure = left.selectbox('Range', names, key='by')
+    measure = left.selectbox('Range', names, key='by', format_func=label)
     n = middle.number_input('Rows', 1, 1000, key='rows')
     seed = right.number_input('Seed', 0, key='seed')
     chosen = next(r for r in ranges if r.measure == measure)
-    st.markdown(f'**Removed by {escaped(measure)} alone**: {kept.alone[measure]:,} pairs')
+    st.markdown(f'**Removed by {escaped(label(measure))} alone**: {kept.alone[measure]:,} pairs')
     removed = filters.sample(ranges, int(n), int(seed), removed_by=measure)
     pair_table(_rows(filters, corpus, measure, removed), 'removed', f'{corpus.name}-removed')
     for name, value in dict(lower=chosen.low, upper=chosen.high).items():
@@ -151,7 +151,7 @@ def _default_measures(measures):
 def _in_words(r):
     "A range in words."
     above = '' if r.low is None else f' above {r.low:g}'
-    return f"{r.measure}{above}{'' if r.high is None else f' up to {r.high:g}'}"
+    return f"{label(r.measure)}{above}{'' if r.high is None else f' up to {r.high:g}'}"
 
 def moved_ranges(
     filters,           # The crossfilter

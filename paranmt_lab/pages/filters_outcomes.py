@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'LONG', 'CONDITION', 'open_log_if_there', 'pair_labels', 'campaigns_of', 'people', 'training_outcomes',
-           'trainings', 'planned_campaign', 'select_command', 'campaign_command', 'from_file', 'pairs_condition',
-           'save_or_send']
+           'trainings', 'planned_campaign', 'send_pairs', 'select_command', 'campaign_command', 'from_file',
+           'pairs_condition', 'report', 'save_or_send']
 
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #411a8542
 import math
@@ -21,6 +21,7 @@ from ..charts.filters import outcomes, side_shares
 from ..corpus import between
 from ..filters.sides import label_sides
 from ..jobs.run import list_runs
+from ..labels import label
 from .access import open_log
 from .parts import draw, escaped, in_address, one_of, page_part
 from ..selection import Selection, list_selections, read_selection, select
@@ -160,10 +161,17 @@ def planned_campaign(
     ends = [None, *(end for end in (own.low, own.high) if end is not None), None]
     return Campaign(name, corpus, measure=sides_of, ranges=tuple(zip(ends, ends[1:])), where=where, n=n)
 
-def _send(corpus, ranges, name, sides_of, n, where):
-    "Draw a campaign, and report the result."
+def send_pairs(
+    corpus:str,  # Name of the corpus
+    ranges,      # Ranges
+    name:str,    # Name of the campaign
+    sides_of:str, # As for `planned_campaign`
+    n:int,       # Pairs of each stratum
+    where:str='', # Further SQL condition on a pair
+):
+    "Draw a campaign, for `report` to tell the result."
     try:
-        plan = planned_campaign(safe_name(name, 'campaign'), corpus.name, ranges, sides_of, n, where)
+        plan = planned_campaign(safe_name(name, 'campaign'), corpus, ranges, sides_of, n, where)
         table = create_campaign(open_log(settings().annotations), plan, settings())
         st.session_state['done'] = f'Campaign **{escaped(name)}** has {int(table.drawn.sum()):,} pairs.', ''
     except (OSError, ValueError) as e: st.session_state['done'] = '', str(e)
@@ -208,6 +216,12 @@ def pairs_condition(
     return f"pair_id IN ({', '.join(str(int(id)) for id in sorted(ids))})"
 
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #c1ec5822
+def report():
+    "Tell the result of a form, once."
+    done, problem = st.session_state.pop('done', ('', ''))
+    if done: st.success(done)
+    if problem: st.error(escaped(problem), icon=':material/block:')
+
 @page_part
 def save_or_send(
     corpus,      # The corpus
@@ -227,15 +241,13 @@ def save_or_send(
         st.markdown('**Send to a campaign**')
         title = st.text_input('Name', key='campaign_name')
         sides_of = st.selectbox('Pairs', ['', *(r.measure for r in ranges)], key='campaign_pairs',
-                                format_func=lambda m: f'both sides of {m}' if m else 'kept pairs')
+                                format_func=lambda m: f'both sides of {label(m)}' if m else 'kept pairs')
         n = st.number_input('Pairs of each stratum', 1, 100_000, 50, key='campaign_size')
         if st.form_submit_button('Draw', icon=':material/casino:'):
-            _send(corpus, ranges, title, sides_of, int(n), where)
+            send_pairs(corpus.name, ranges, title, sides_of, int(n), where)
         plan = planned_campaign(title or 'NAME', corpus.name, ranges, sides_of, int(n), where)
         st.code(from_file(campaign_command(plan), plan.where), language='bash', wrap_lines=True)
     if len(where) > LONG:
         st.download_button(f'{CONDITION}, which both commands read', where, CONDITION, 'text/plain',
                            key='condition_save', on_click='ignore', icon=':material/download:', type='tertiary')
-    done, problem = st.session_state.pop('done', ('', ''))
-    if done: st.success(done)
-    if problem: st.error(escaped(problem), icon=':material/block:')
+    report()

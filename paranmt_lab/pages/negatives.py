@@ -427,7 +427,8 @@ def _recorded_controls(run, notes):
     epoch = int(choose('Epoch', [str(x) for x in epochs], 'epoch', 'epoch', help='The youngest first'))
     order = suspects(notes, m, epoch)
     names = [f'{r.pair_id}@{_sides(run)[r.side - 1]}' for r in order.itertuples()]
-    chosen = choose('Recorded probe', names, 'recorded', 'recorded probe',
+    words = lambda name: '{}, pair {}'.format(*name.split('@')[::-1])
+    chosen = choose('Recorded probe', names, 'recorded', 'recorded probe', format_func=words,
                     help='Pair and side; the smallest gap between partner and negative first')
     st.sidebar.button('Next probe', on_click=_next, args=(names, chosen), shortcut='N', icon=':material/skip_next:',
                       width='stretch')

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['JOB', 'BY', 'FIELDS', 'DATES', 'STAGE', 'EMPTY', 'HOW', 'jobs', 'megabytes', 'first_fact', 'domains', 'corpora',
-           'dotted', 'runs', 'stages', 'page']
+           'dotted', 'runs', 'stages', 'stage_title', 'page']
 
 # %% ../../nbs/62_pages.overview.ipynb #852df655
 import re
@@ -20,6 +20,7 @@ from ..corpus import Corpus, list_corpora
 from ..filters.scoring import score_columns
 from ..jobs.progress import PLACES, read_progress
 from ..jobs.run import Run
+from ..labels import label
 from .manage import show_changes, show_restore
 from paranmt_lab.pages.parts import (
     corpus_commands,
@@ -212,6 +213,13 @@ def stages(
     return pd.DataFrame(rows, columns=STAGE).sort_values('date', ignore_index=True)
 
 # %% ../../nbs/62_pages.overview.ipynb #b99259d2
+def stage_title(
+    stage:str, # Name of a manifest, such as `score-trigram_overlap`
+) -> str:      # For people
+    "A stage in words."
+    name, dash, measure = stage.partition('score-')
+    return stage if name or not dash else f'score: {label(measure)}'
+
 @page_part
 def _stage_tab(corpus):
     manifests = corpus.manifests()
@@ -220,9 +228,10 @@ def _stage_tab(corpus):
     left, right = st.columns([3, 2], gap='large')
     dated = table.assign(date=pd.to_datetime(table.date, errors='coerce', utc=True))
     dates = {'date': st.column_config.DatetimeColumn(format='MM-DD HH:mm')}
-    with left: show_table(table, 'stage_rows', dated, placeholder='', column_config=dates)
+    with left: show_table(table, 'stage_rows', dated.assign(stage=dated.stage.map(stage_title)), placeholder='',
+                          column_config=dates)
     in_address('stage', table.stage[0], one_of(table.stage.tolist(), 'stage'))
-    stage = right.selectbox('All facts of', table.stage.tolist(), key='stage')
+    stage = right.selectbox('All facts of', table.stage.tolist(), key='stage', format_func=stage_title)
     facts = pd.DataFrame(dotted(manifests[stage]).items(), columns=['fact', 'value'])
     with right: show_table(facts, 'stage_facts')
 
@@ -232,8 +241,8 @@ def _measure_tab(corpus):
     table = pd.DataFrame([dict(measure=m, **corpus.summary(m)) for m in score_columns(corpus)])
     number = st.column_config.NumberColumn(format='%.3f')
     config = dict.fromkeys(('low', 'high', 'mean', 'sd'), number)
-    if len(table): show_table(table, 'measure_rows', column_config=config)
-    else: st.code(f'paranmt score {corpus.name}', language='bash')
+    if not len(table): return st.code(f'paranmt score {corpus.name}', language='bash')
+    show_table(table, 'measure_rows', table.assign(measure=table.measure.map(label)), column_config=config)
 
 # %% ../../nbs/62_pages.overview.ipynb #1edd7148
 @page_part
@@ -363,8 +372,8 @@ def page():
     graph, steps, sizes = _project(str(s.workspace), _stamp(s))
     tiles = {'Corpora': len(have), 'Pairs': pairs, 'Runs': len(ran), 'Finished runs': finished,
              'Disk use (MB)': round(sum(sizes.values()))}
-    for column, (label, number) in zip(st.columns(len(tiles)), tiles.items()):
-        column.metric(label, f'{number:,}', border=True)
+    for column, (title, number) in zip(st.columns(len(tiles)), tiles.items()):
+        column.metric(title, f'{number:,}', border=True)
     free = shutil.disk_usage(s.workspace).free / 1e9
     parts = ', '.join(f'{name} {size:,.0f} MB' for name, size in sizes.items())
     st.caption(f'On disk: {parts}; {free:,.0f} GB are free.')

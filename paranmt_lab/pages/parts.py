@@ -7,7 +7,7 @@ __all__ = ['LONGEST', 'CARRIED', 'PACKAGE', 'REMEDY', 'KEPT', 'ABOUT', 'WIDE', '
            'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
            'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'made_by',
-           'corpus_commands', 'run_command', 'show_table', 'draw', 'columns_of', 'save_rows', 'pair_table']
+           'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows', 'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -34,11 +34,11 @@ from ..browsing.index import Browsing
 from ..charts.saving import can_draw, chart_frames, chart_picture
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
-from ..filters.table import MEASURES, known_measure
+from ..filters.table import MEASURES
 from ..jobs.progress import read_progress
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
-from ..labels import cited, label
+from ..labels import cited, heading
 from ..models import open_model
 from ..settings import Settings, safe_name, settings
 from ..state import state_of
@@ -82,7 +82,8 @@ def picked(
 ) -> str|None:               # The choice; None where the address says nothing
     "Check a choice that came from outside."
     if asked is None or asked in options: return asked
-    safe_name(asked, what)
+    models = any(':' in str(option) for option in options) # their names begin with a kind, such as `run:`
+    safe_name(asked.partition(':')[2] or asked if models else asked, what)
     raise ValueError(f"there is no {what} {asked!r}; there are: "
                      f"{', '.join(str(o) for o in options if o != '') or 'none'}")
 
@@ -510,6 +511,18 @@ def run_command(
     return typed if isinstance(typed, str) and typed else short
 
 # %% ../../nbs/62_pages.parts.ipynb #24435afa
+def headed(
+    frame:pd.DataFrame, # What will be shown
+    config:dict|None=None, # How its columns are shown, as for `st.dataframe`
+) -> dict:              # The same, with a label where a column's name is code
+    "Headings in words, where the page gives none."
+    heads = {c: heading(c) for c in frame.columns if isinstance(c, str) and heading(c) != c}
+    config = dict(config or {})
+    for column, head in heads.items():
+        given = config.get(column, {})
+        if isinstance(given, dict) and not given.get('label'): config[column] = given | dict(label=head)
+    return config
+
 def show_table(
     frame:pd.DataFrame,  # The rows, as they are saved
     key:str,             # Key, different from that of every other chart and table of the page
@@ -518,8 +531,9 @@ def show_table(
     **options,           # Further options of `st.dataframe`
 ):
     "Show a table, and below it a menu that saves it; returns what the reader selected."
-    options = dict(hide_index=True) | options
-    selected = st.dataframe(frame if shown is None else shown, key=key, **options)
+    displayed = frame if shown is None else shown
+    options = dict(hide_index=True) | options | dict(column_config=headed(displayed, options.get('column_config')))
+    selected = st.dataframe(displayed, key=key, **options)
     _menu(key, partial(_table_files, frame), made or _book()['made'])
     return selected
 
@@ -540,18 +554,18 @@ def draw(
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',
          'rank': 'Place in the beam, 1 is the best',
          **{m.name: f'{m.about} ({cited(m.paper)})' for m in MEASURES.values()}}
-WIDE = ('source', 'reference', 'translation', 'sentence', 'sentence1', 'sentence2', 'partner', 'negative')
+WIDE = ('source', 'reference', 'translation', 'sentence', 'paraphrase', 'sentence1', 'sentence2', 'partner', 'negative')
 
 def columns_of(
     frame:pd.DataFrame, # What will be shown
 ) -> dict:              # For `st.dataframe(column_config=...)`
     "How each column of a table of pairs is shown."
     def _column(c):
+        head = heading(c) if heading(c) != c else None
         if not pd.api.types.is_numeric_dtype(frame[c]):
-            return st.column_config.TextColumn(width=340 if c in WIDE else 'small', help=ABOUT.get(c))
+            return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))
         form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d'
         about = ABOUT.get(c.partition('@')[0])
-        head = label(c) if known_measure(c) else None
         return st.column_config.NumberColumn(head, format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
     return {c: _column(c) for c in frame}
 

@@ -40,15 +40,21 @@ def _measure_groups(corpus):
         groups.setdefault(model, []).append(name)
     return groups
 
+def _engines_of(facts):
+    "Names of the engines that wrote the pairs of a corpus: one of a translation, perhaps several of saved paraphrases."
+    records = [facts.get('job'), *facts.get('saved', ())]
+    engines = [record.get('engine') or {} for record in records if isinstance(record, dict)]
+    names = [str(engine.get('model') or engine.get('engine') or '').rpartition('/')[2] for engine in engines]
+    return list(dict.fromkeys(filter(None, names)))
+
 def _of_corpus(corpus, stage, facts) -> Iterator[tuple[Thing, list[str]]]:
     "A corpus, its engine, measures and selections, each with the keys of its inputs."
     job, inputs = facts.get('job') or {}, facts.get('inputs')
     made_of = [f'corpus:{name}' for name in (inputs if stage == 'derive' and isinstance(inputs, dict) else ())]
     if 'source' in job: made_of.append(f"corpus:{job['source']}")
-    engine = job.get('engine') or {}
-    if name := engine.get('model') or engine.get('engine'):
-        yield _thing('engine', str(name).rpartition('/')[2]), []
-        made_of.append(f"engine:{str(name).rpartition('/')[2]}")
+    for name in _engines_of(facts):
+        yield _thing('engine', name), []
+        made_of.append(f'engine:{name}')
     yield _thing('corpus', corpus.name, f'{corpus.rows:,} pairs'), made_of
     own = f'corpus:{corpus.name}'
     for model, measures in _measure_groups(corpus).items():
