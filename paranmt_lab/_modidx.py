@@ -5300,6 +5300,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'paranmt_lab.projection._prune': ('projection.html#_prune', 'paranmt_lab/projection.py'),
                                         'paranmt_lab.projection._sentences': ('projection.html#_sentences', 'paranmt_lab/projection.py'),
                                         'paranmt_lab.projection._umap': ('projection.html#_umap', 'paranmt_lab/projection.py'),
+                                        'paranmt_lab.projection._umap_class': ('projection.html#_umap_class', 'paranmt_lab/projection.py'),
                                         'paranmt_lab.projection.has_map': ('projection.html#has_map', 'paranmt_lab/projection.py'),
                                         'paranmt_lab.projection.map_corpus': ('projection.html#map_corpus', 'paranmt_lab/projection.py'),
                                         'paranmt_lab.projection.open_placer': ('projection.html#open_placer', 'paranmt_lab/projection.py'),
