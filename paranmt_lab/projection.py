@@ -10,7 +10,9 @@ __all__ = ['NEAR', 'APART', 'SIDES', 'KEPT', 'ENCODING', 'NEIGHBOURS', 'PLACES',
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 
+import numba
 import numpy as np
 import pandas as pd
 
@@ -42,12 +44,22 @@ class Epochs:
 # %% ../nbs/61_projection.ipynb #462abd5c
 NEAR, APART = 15, 0.1 # Neighbours that should stay together, and the least distance of points on the map
 
+def _umap_class():
+    "UMAP; Numba keeps on disk what it compiles of it, so that the next process need not compile."
+    compiler = numba.njit
+    numba.njit = partial(compiler, cache=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            from umap import UMAP
+    finally: numba.njit = compiler
+    return UMAP
+
 def _umap(n, near, **options):
     "UMAP for n vectors; it warns that a seed means one thread, and that few points mean few neighbours."
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        from umap import UMAP
-        return UMAP(n_neighbors=min(near, n - 1), **options)
+        return _umap_class()(n_neighbors=min(near, n - 1), **options)
 
 def project(
     vectors:np.ndarray,    # float[n, d], a row for each sentence

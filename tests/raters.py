@@ -1,5 +1,6 @@
 """People at the page "Annotate" in a real browser, for the tests and for tests/benchmarks/annotation_page.py."""
 import json
+import os
 import re
 import sqlite3
 import time
@@ -112,6 +113,8 @@ class Rater:
         return self
 
     def shot(self, path):
+        "A picture of what is in view, where somebody wants to look at it: PARANMT_PICTURES=1."
+        if not os.environ.get('PARANMT_PICTURES'): return
         path.parent.mkdir(exist_ok=True)
         self.tab.wait_for_timeout(500)
         self.tab.screenshot(path=path)

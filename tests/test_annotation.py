@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 )
 from typer.testing import CliRunner
 
+from command import paranmt
 from paranmt_lab.annotation import store
 from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, disputes
 from paranmt_lab.annotation.answers import comment, discard, revise, skip, submit, undo
@@ -488,7 +489,7 @@ class Queue(RuleBasedStateMachine):
         return found
 
 
-@pytest.mark.parametrize('examples', [100, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize('examples', [40, pytest.param(2000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize('engine', ['sqlite', 'postgresql'])
 def test_the_queue_does_what_a_plain_model_does(engine, examples, tmp_path, request, monkeypatch):
     monkeypatch.setattr(store, 'PRAGMAS', (*store.PRAGMAS, 'synchronous=OFF'))              # no power is cut here
@@ -668,8 +669,7 @@ def test_pages_and_command_line_on_either_engine(url, tmp_path, monkeypatch):
     for line in ('status', 'status talk', f'export talk {tmp_path}/out.jsonl',
                  f'export talk {tmp_path}/out.md', 'adjudicate talk', 'adjudicate talk --by dana --item 2 --strength 3',
                  f'import again {tmp_path}/out.jsonl'):
-        done = subprocess.run([sys.executable, '-c', 'from paranmt_lab.cli import main; main()',
-                               'annotate', *line.split()], capture_output=True, text=True, timeout=300)
+        done = paranmt(f'annotate {line}')
         assert done.returncode == 0, done.stdout + done.stderr
     assert adjudicated(log, 'talk')['item'].tolist() == [2] and len(ratings(log, 'again')) == 12
 

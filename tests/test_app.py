@@ -1,8 +1,8 @@
 """The app in a real Chromium: what it shows is compared with the Parquet files behind it, read by DuckDB and not by the
 package.
 
-The workspace is made from the sample by `app_workspace.build`. Screenshots go to tests/screenshots/ (not committed) to
-be looked at."""
+The workspace is made from the sample by `app_workspace.build`. With PARANMT_PICTURES=1 screenshots go to
+tests/screenshots/ (not committed) to be looked at."""
 import json
 import os
 import re
@@ -24,6 +24,13 @@ CHROMIUM = '/usr/bin/chromium'
 SHOTS = ROOT / 'tests/screenshots'
 # Milliseconds: the first page imports torch, the first map compiles numba, and the machine may be busy
 PATIENCE = 180_000
+# Milliseconds in which nothing changes on a page that is drawn: the longest pause between two runs of its script
+CALM = 400
+# Counts in the browser how often the script of the page began to run.
+RUNS = """window.runs = 0;
+new MutationObserver(changes => changes.forEach(c => {
+  if (c.target.dataset.testScriptState == 'running' && c.oldValue != 'running') window.runs++;
+})).observe(document, {subtree: true, attributeFilter: ['data-test-script-state'], attributeOldValue: true});"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(
     not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
@@ -55,16 +62,43 @@ def browser(tmp_path_factory):
         context.close()
 
 
+def new_tab(browser):
+    "A tab that counts how often the script of its page ran."
+    tab = browser.new_page()
+    tab.add_init_script(RUNS)
+    tab.set_default_timeout(PATIENCE)
+    return tab
+
+
+@pytest.fixture(scope='module')
+def tab(browser):
+    "One tab for all tests: its process keeps the frontend compiled."
+    return new_tab(browser)
+
+
 class Page:
     "A page of the app with the few things the tests do on it; remembers requests that leave the machine."
-    def __init__(self, browser, address):
-        self.address, self.abroad = address, []
-        self.tab = browser.new_page()
-        self.tab.set_default_timeout(PATIENCE)
-        self.tab.on('request', lambda r: None if r.url.startswith(
-            (address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
-        self.dialogs = []
-        self.tab.on('dialog', lambda d: (self.dialogs.append(d.message), d.dismiss()))
+    def __init__(self, browser, address, tab=None):
+        self.address, self.abroad, self.dialogs = address, [], []
+        self.tab = tab or new_tab(browser)
+        self.tab.on('request', self.note_request)
+        self.tab.on('dialog', self.note_dialog)
+
+    def note_request(self, request):
+        here = self.address, 'data:', 'blob:', 'about:', self.address.replace('http', 'ws')
+        if not request.url.startswith(here): self.abroad.append(request.url)
+
+    def note_dialog(self, dialog):
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def leave(self):
+        "Give the tab back as it was."
+        self.tab.evaluate('sessionStorage.clear()')
+        self.tab.goto('about:blank')
+        self.tab.emulate_media(color_scheme='null')
+        self.tab.remove_listener('request', self.note_request)
+        self.tab.remove_listener('dialog', self.note_dialog)
 
     def open(self, path, **address):
         "Go to a page and wait until it is drawn."
@@ -73,16 +107,31 @@ class Page:
         return self.settle()
 
     def settle(self):
-        "Wait until the script has run and nothing is a placeholder any more."
+        "Wait until the script has run and nothing is a placeholder any more, for a while without a break."
         self.tab.wait_for_selector('h1')
-        quiet = """() => !document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')
-                         && document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'"""
-        for _ in range(3):
-            self.tab.wait_for_function(quiet)
-            self.tab.wait_for_timeout(300)
+        self.tab.evaluate('() => { window.calm = 0; window.frames_of_calm = 0; }')
+        self.tab.wait_for_function(f"""() => {{
+          if (document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')
+              || [...document.querySelectorAll('[data-testid=stCaptionContainer]')].some(
+                e => e.textContent.startsWith('hourglass'))  // the page counts, and draws itself again
+              || document.querySelector('[data-testid=stApp]').dataset.testScriptState == 'running') {{
+            window.calm = 0;
+            window.frames_of_calm = 0;
+            return false;
+          }}
+          window.calm ||= performance.now();
+          return ++window.frames_of_calm > 10 && performance.now() - window.calm > {CALM};
+        }}""")
         assert not self.tab.query_selector('[data-testid=stException]'), self.tab.inner_text(
             '[data-testid=stException]')
         return self
+
+    def after(self, act, *given):
+        "Do something upon which the script runs again, and wait until the page is drawn."
+        before = self.tab.evaluate('window.runs')
+        act(*given)
+        self.tab.wait_for_function('before => window.runs > before', arg=before)
+        return self.settle()
 
     def text(self): return self.tab.inner_text('[data-testid=stMain]')
 
@@ -92,7 +141,7 @@ class Page:
         box = f':is(.st-key-{key}, .st-key-{key}_box)'
         self.tab.locator(box).first.scroll_into_view_if_needed() # a table out of sight is not drawn
         self.tab.wait_for_selector(f'{box} canvas', state='attached')
-        self.tab.wait_for_timeout(500)
+        self.tab.wait_for_timeout(500)  # the hidden one follows what is drawn after a while
         rows = self.tab.evaluate(f"""() => {{
           const frame = '[data-testid=stDataFrame]';
           const table = document.querySelector(`{box} ${{frame}}, {box}${{frame}}`);
@@ -117,17 +166,18 @@ class Page:
         mark = self.tab.locator(f'.st-key-{key} .vega-embed').locator('canvas, svg').first
         mark.scroll_into_view_if_needed()
         box = mark.bounding_box()
-        self.tab.mouse.move(box['x'] + left * box['width'], box['y'] + top * box['height'])
-        self.tab.mouse.down()
-        self.tab.mouse.move(box['x'] + (left + right) / 2 * box['width'],
-                            box['y'] + (top + bottom) / 2 * box['height'], steps=5)
-        self.tab.mouse.move(box['x'] + right * box['width'], box['y'] + bottom * box['height'], steps=5)
-        self.tab.mouse.up()
-        self.tab.wait_for_timeout(1500)
-        return self.settle()
+        def stroke():
+            self.tab.mouse.move(box['x'] + left * box['width'], box['y'] + top * box['height'])
+            self.tab.mouse.down()
+            self.tab.mouse.move(box['x'] + (left + right) / 2 * box['width'],
+                                box['y'] + (top + bottom) / 2 * box['height'], steps=5)
+            self.tab.mouse.move(box['x'] + right * box['width'], box['y'] + bottom * box['height'], steps=5)
+            self.tab.mouse.up()
+        return self.after(stroke)
 
     def shot(self, name):
-        "A picture of the whole page."
+        "A picture of the whole page, where somebody wants to look at it: PARANMT_PICTURES=1."
+        if not os.environ.get('PARANMT_PICTURES'): return
         SHOTS.mkdir(exist_ok=True)
         for _ in range(2):
             height = self.tab.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
@@ -144,11 +194,11 @@ class Page:
 
 
 @pytest.fixture
-def page(browser, app):
-    "A fresh tab."
-    page = Page(browser, app)
+def page(browser, app, tab):
+    "The tab, with a page of its own."
+    page = Page(browser, app, tab)
     yield page
-    page.tab.close()
+    page.leave()
     assert not page.abroad, f'the app asked for {page.abroad[:3]}'
     assert not page.dialogs
 
@@ -229,9 +279,7 @@ def test_a_number_leads_to_its_rows(page, workspace):
     "A click on a range shows its pairs; the saved rows are those of the files."
     page.open('score-ranges', corpus='talk-reworded', rows=1000)
     box = page.tab.locator('.st-key-ranges canvas').first.bounding_box()
-    page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * 4.5) # the box before the fourth row
-    page.tab.wait_for_timeout(1500)
-    page.settle()
+    page.after(page.tab.mouse.click, box['x'] + 16, box['y'] + 35 * 4.5) # the box before the fourth row
     assert page.address_bar()['range'] == ['0.6:0.8']
     found = ask(workspace, f'SELECT pair_id, reference, translation FROM {{pairs}} POSITIONAL '
                 f'JOIN {{m:{SCORE}}} WHERE "{SCORE}" > 0.6::FLOAT AND "{SCORE}" <= 0.8::FLOAT ORDER BY pair_id')
@@ -247,9 +295,7 @@ def test_redraw(page, workspace):
     page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', range='0.2:0.9', rows=20)
     count, before = page.metric('pairs with'), page.saved('pairs_save')
     page.tab.locator('h1').click()
-    page.tab.keyboard.press('n')
-    page.tab.wait_for_timeout(1500)
-    after = page.settle().saved('pairs_save')
+    after = page.after(page.tab.keyboard.press, 'n').saved('pairs_save')
     assert page.address_bar()['seed'] == ['1'] and page.metric('pairs with') == count
     assert len(before) == len(after) == 20 and set(before.pair_id) != set(after.pair_id)
     inside = ask(workspace, 'SELECT count(*) AS n FROM {m:trigram_overlap} '
@@ -357,14 +403,11 @@ def test_filters_count_what_the_files_hold(page, workspace):
     page.shot('filters')
     lower = page.tab.locator('input[aria-label="trigram_overlap — start"]')
     lower.focus()
-    page.tab.keyboard.press('ArrowRight')
-    page.tab.wait_for_timeout(1500)
-    assert page.settle().address_bar()['filter'] == ['reference_length:5:12', 'trigram_overlap:0.105:0.7']
+    page.after(page.tab.keyboard.press, 'ArrowRight')
+    assert page.address_bar()['filter'] == ['reference_length:5:12', 'trigram_overlap:0.105:0.7']
     ranges['trigram_overlap'] = (0.105, 0.7)
     assert page.metric('Pairs kept') == len(kept_by(workspace, **ranges))
-    page.tab.go_back()
-    page.tab.wait_for_timeout(1500)
-    assert page.settle().metric('Pairs kept') == len(kept)
+    assert page.after(page.tab.go_back).metric('Pairs kept') == len(kept)
     assert lower.get_attribute('aria-valuetext') == '0.1'
 
 
@@ -396,13 +439,20 @@ def click_row(page, key, row):
     "Click the box before a row of a table, counted from 0."
     page.tab.locator(f'.st-key-{key}').first.scroll_into_view_if_needed()
     box = page.tab.locator(f'.st-key-{key} canvas').first.bounding_box()
-    page.tab.mouse.click(box['x'] + 16, box['y'] + 35 * (row + 1.5))
-    page.tab.wait_for_timeout(1500)
-    page.settle()
+    page.after(page.tab.mouse.click, box['x'] + 16, box['y'] + 35 * (row + 1.5))
 
 
-def test_back_after_two_clicks(page, workspace):
+@pytest.fixture
+def own_page(browser, app):
+    "A page in a tab of its own, whose history is short."
+    page = Page(browser, app)
+    yield page
+    page.tab.close()
+
+
+def test_back_after_two_clicks(own_page, workspace):
     "A click on a range is one entry of the history: Back shows both bounds of the click before, Forward of the last."
+    page = own_page
     count = lambda low, high: ask(workspace, f'SELECT count(*) AS n FROM '
                                   f'{{m:{SCORE}}} WHERE "{SCORE}" > ?::FLOAT AND "{SCORE}" <= ?::FLOAT', low, high).n[0]
     page.open('score-ranges', corpus='talk-reworded')
@@ -411,17 +461,12 @@ def test_back_after_two_clicks(page, workspace):
     click_row(page, 'ranges', 3)
     assert page.tab.evaluate('history.length') == begin + 2
     for go, bounds in ((page.tab.go_back, (0.2, 0.4)), (page.tab.go_forward, (0.6, 0.8))):
-        go()
-        page.tab.wait_for_timeout(1500)
-        page.settle()
+        page.after(go)
         assert page.address_bar()['range'] == [f'{bounds[0]}:{bounds[1]}']
         assert page.metric('pairs with') == count(*bounds)
         assert ([float(page.tab.get_by_label(label, exact=True).input_value()) for label in ('Above', 'Up to')]
                 == list(bounds))
-    page.tab.go_back()
-    page.tab.go_back()
-    page.tab.wait_for_timeout(1500)
-    page.settle()
+    for _ in range(2): page.after(page.tab.go_back)
     assert 'range' not in page.address_bar() and page.metric('pairs with') == count(-2, 2)
 
 
@@ -429,12 +474,8 @@ def test_back_from_a_choice_in_the_sidebar(page):
     "Back undoes the choice of a corpus, on the page and in the address."
     page.open('score-ranges', corpus='talk-reworded')
     page.tab.get_by_label('Corpus').click()
-    page.tab.get_by_role('option', name='hostile').click()
-    page.tab.wait_for_timeout(1500)
-    assert page.settle().address_bar()['corpus'] == ['hostile']
-    page.tab.go_back()
-    page.tab.wait_for_timeout(1500)
-    assert page.settle().address_bar()['corpus'] == ['talk-reworded']
+    assert page.after(page.tab.get_by_role('option', name='hostile').click).address_bar()['corpus'] == ['hostile']
+    assert page.after(page.tab.go_back).address_bar()['corpus'] == ['talk-reworded']
     assert 'corpus talk-reworded,' in page.text() and page.tab.get_by_label('Corpus').input_value() == 'talk-reworded'
 
 
@@ -636,9 +677,7 @@ def test_negatives(page, workspace):
         assert abs(float(unit(row.negative) @ probe) - row.cosine) < 1e-4
     page.shot('negatives')
     page.tab.locator('h1').click()
-    page.tab.keyboard.press('n')
-    page.tab.wait_for_timeout(1500)
-    page.settle()
+    page.after(page.tab.keyboard.press, 'n')
     assert page.address_bar()['probe'] != ['30']
 
 
@@ -677,9 +716,7 @@ def test_negatives_that_a_run_recorded(page, workspace):
         assert probe.sentence in hand and probe.negative in hand
         assert f'M = 1, epoch = 2, cosine {probe.cosine_negative:.3f}' in hand
         page.tab.locator('h1').click()
-        page.tab.keyboard.press('n')
-        page.tab.wait_for_timeout(1500)
-        page.settle()
+        page.after(page.tab.keyboard.press, 'n')
     page.shot('negatives-recorded')
     old = recorded.drop(columns=[c for c in recorded if c.startswith('pool')]) # a run of before the pool was recorded
     try:

@@ -1,11 +1,11 @@
 """Classifiers of references and translations as processes and commands: killed and continued, scored with, refused."""
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from command import paranmt
 from paranmt_lab.classifier.config import ClassifierConfig
 from paranmt_lab.classifier.lists import divided_pairs, read_lists
 from paranmt_lab.classifier.training import ClassifierLearner, accuracies, new_classifier, train_classifier
@@ -88,23 +89,20 @@ def _reached(folder, step):
 
 
 def test_a_stopped_command_goes_on_and_ends_in_a_model(s):
-    environment = os.environ | dict(PARANMT_WORKSPACE=str(s.workspace), PARANMT_DEVICE='cpu', COLUMNS='120')
-    def paranmt(line):
-        return subprocess.run([sys.executable, '-m', 'paranmt_lab', *shlex.split(line)], env=environment,
-                              capture_output=True, text=True, timeout=300)
+    run_command = partial(paranmt, PARANMT_WORKSPACE=str(s.workspace), PARANMT_DEVICE='cpu', COLUMNS='120')
     line = 'judge train-classifier wordy so --dim 20 --epochs 40 --learning-rate 0.03 --batch-size 20 --patience 0'
     asked = iter([False] * 30 + [True])
     options = dict(epochs=40, patience=0)
     run = train_classifier(config('so', **options), s, show=False, stop=lambda: next(asked))
     assert run.status == 'stopped' and not (s.models / 'so').exists()
-    done = paranmt(line)
+    done = run_command(line)
     assert done.returncode == 0 and 'Accuracy of classifier:so' in done.stdout, done.stderr
     card = (s.models / 'so/README.md').read_text()
     assert 'paranmt judge train-classifier wordy so' in card and 'lists for training, development and test' in card
-    scored = paranmt('score wordy reference_probability --model classifier:so')
+    scored = run_command('score wordy reference_probability --model classifier:so')
     assert scored.returncode == 0 and 'was trained on the references of 720 of the 900 pairs' in \
         ' '.join(scored.stdout.split()), scored.stdout + scored.stderr
-    assert paranmt(line + ' --l2 1e-5').returncode == 1  # another config under the same name
+    assert run_command(line + ' --l2 1e-5').returncode == 1  # another config under the same name
 
 
 def test_scoring_writes_a_column_and_a_note_once(s):

@@ -1,15 +1,13 @@
 """Corpora as files for others: columns keep their names, nothing is overwritten, the ending decides the format."""
 import gzip
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from command import paranmt
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.exchange.files import export_corpus
 from paranmt_lab.exchange.paranmt import export_tsv, import_paranmt
@@ -177,9 +175,7 @@ def test_force_keeps_what_people_put_into_a_folder(lab, tmp_path):
 def test_the_command_exports_and_imports_under_the_same_name(lab, tmp_path):
     pairs(lab)
     def run(*words):
-        environment = os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
-        done = subprocess.run([sys.executable, '-m', 'paranmt_lab.cli', 'corpus', *map(str, words)],
-                              capture_output=True, text=True, env=environment)
+        done = paranmt(['corpus', *words], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
         return done.returncode, done.stdout + done.stderr
     out = tmp_path / 'out.tsv'
     assert run('export', 'pairs', out)[0] == 0

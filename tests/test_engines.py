@@ -1,12 +1,11 @@
 """Translation engines: scores of nothing, forced decoding of split sources, bounds, and refusals that claim no name."""
 import math
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
+from command import paranmt
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.models import find_model
 from paranmt_lab.settings import settings
@@ -127,10 +126,9 @@ def test_pairs_without_a_source_claim_no_name(lab):
     assert not (lab.corpora / 'pairs').exists()
 
 
-def paranmt(lab, *words):
+def run_command(lab, *words):
     "Return code and all output of a command."
-    done = subprocess.run([sys.executable, '-m', 'paranmt_lab.cli', *words],
-                          env=os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace)), capture_output=True, text=True)
+    done = paranmt(words, PARANMT_WORKSPACE=str(lab.workspace))
     return done.returncode, ' '.join((done.stdout + done.stderr).split())
 
 
@@ -140,7 +138,7 @@ def test_refused_on_the_command_line(lab, bitext):
                        (['shortlist', 'talk', 'listed', '--each', '0'], 'each = 0'),
                        (['run', 'talk', 'pairs', '--method', 'diverse'], "no decoding by 'diverse'"),
                        (['run', 'talk', 'pairs', '--beam-size', '100000'], 'beam_size = 100000')):
-        code, said = paranmt(lab, 'translate', *words)
+        code, said = run_command(lab, 'translate', *words)
         assert code == 1 and why in said and 'Traceback' not in said, said
     assert not (lab.models / 'listed').exists() and not (lab.corpora / 'pairs').exists()
 
@@ -148,13 +146,13 @@ def test_refused_on_the_command_line(lab, bitext):
 def test_a_shortlist_is_replaced_by_force_only(lab, bitext):
     "Made again by mistake, it would lose the candidates that a corpus was translated with."
     command = 'translate', 'shortlist', 'talk', 'listed', '--each'
-    assert paranmt(lab, *command, '50')[0] == 0
+    assert run_command(lab, *command, '50')[0] == 0
     card = lab.models / 'listed/README.md'
     before = card.read_text(encoding='utf-8')
-    code, text = paranmt(lab, *command, '60')
+    code, text = run_command(lab, *command, '60')
     assert code == 1 and 'listed exists already' in text and '--force' in text, text
     assert card.read_text(encoding='utf-8') == before
-    assert paranmt(lab, *command, '60', '--force')[0] == 0
+    assert run_command(lab, *command, '60', '--force')[0] == 0
     assert '60 at most' in card.read_text(encoding='utf-8').replace('\n', ' ')
 
 
@@ -210,5 +208,5 @@ def test_a_training_takes_its_language_from_the_bitext():
 
 def test_a_training_does_not_replace_the_model_of_another(lab, bitext):
     (lab.models / 'mine').mkdir(parents=True)
-    code, said = paranmt(lab, 'translate', 'train', 'talk', 'mine')
+    code, said = run_command(lab, 'translate', 'train', 'talk', 'mine')
     assert code == 1 and 'mine holds another model; take another name' in said and not (lab.runs / 'mine').exists()

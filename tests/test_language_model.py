@@ -2,12 +2,12 @@
 and from the command line."""
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from command import paranmt
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.filters.kneser_ney import (
     BEGIN,
@@ -261,12 +262,7 @@ def test_a_language_is_scored_like_any_measure(lab):
 # ---- from the command line
 
 def test_from_the_command_line(lab, talk):
-    environment = os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200', PARANMT_WORKERS='2')
-
-    def run(line):
-        return subprocess.run([sys.executable, '-m', 'paranmt_lab', *shlex.split(line)], env=environment, text=True,
-                              capture_output=True, timeout=300)
-
+    run = partial(paranmt, PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200', PARANMT_WORKERS='2')
     done = run('judge train-lm talk small --sentences 100')
     assert done.returncode == 0 and 'the selection without-small keeps' in done.stdout, done.stderr
     held = talk.frame(['pair_id'], where='"lm_seen@small" = 1').pair_id
@@ -288,9 +284,7 @@ def test_from_the_command_line(lab, talk):
 def test_a_bitext_without_translations_holds_out_references_for_later(lab):
     corpus = Corpus.create('bitext', lab)
     corpus.write_pairs(0, dict(source=[f'Věta {i}' for i in range(40)], reference=[f'Sentence {i}' for i in range(40)]))
-    environment = os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
-    done = subprocess.run([sys.executable, '-m', 'paranmt_lab', 'judge', 'train-lm', 'bitext', 'small', '--sentences',
-                           '10'], env=environment, text=True, capture_output=True, timeout=300)
+    done = paranmt('judge train-lm bitext small --sentences 10', PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
     assert done.returncode == 0 and 'None has a translation yet' in done.stdout, done.stderr
     pairs = Corpus.create('pairs', lab)
     pairs.write_pairs(0, corpus.frame(['segment', 'reference']).assign(translation='Some sentence.'))

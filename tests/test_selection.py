@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
+from command import paranmt
 from paranmt_lab.corpus import SHARD, Corpus
 from paranmt_lab.selection import (
     PAPER_RANGES,
@@ -233,8 +234,9 @@ def cli(corpus, *words):
 def test_the_command_tells_of_the_lower_end_and_replaces_with_force_only(corpora):
     corpus = of_values(corpora(), [0, 0, .5, .7])
     def run(*words):
-        process = cli(corpus, 'select', corpus.name, 'good', *words)
-        return ' '.join(process.communicate()[0].split()), process.returncode
+        done = paranmt(['select', corpus.name, 'good', *words], PARANMT_WORKSPACE=str(corpus.folder.parent.parent),
+                       PARANMT_WORKERS='1', COLUMNS='200')
+        return ' '.join((done.stdout + done.stderr).split()), done.returncode
     said, code = run('--range', 'm=0.0:0.7')
     assert code == 0 and "leaves out 2 pairs whose value is exactly 0.0; 'm=[0.0:0.7]' keeps them" in said
     said, code = run('--range', 'm=[0.0:0.7]')

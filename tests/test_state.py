@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from command import paranmt
 from paranmt_lab.annotation.campaigns import Campaign, create_campaign
 from paranmt_lab.annotation.store import EventLog
 from paranmt_lab.bitext.importing import import_bitext
@@ -134,10 +135,9 @@ def test_a_killed_import(lab, talk, tmp_path, monkeypatch):
     assert state_of(corpus).status == 'stopped' and '20 pairs so far' in state_of(corpus).notes[0]
 
 
-def paranmt(workspace, *words):
+def run_command(workspace, *words):
     "Exit code, standard output and standard error of a command."
-    done = subprocess.run([sys.executable, '-m', 'paranmt_lab', *words],
-                          env=os.environ | dict(PARANMT_WORKSPACE=str(workspace)), capture_output=True, text=True)
+    done = paranmt(words, PARANMT_WORKSPACE=str(workspace))
     return done.returncode, done.stdout, ' '.join(done.stderr.split())
 
 
@@ -145,7 +145,7 @@ def paranmt(workspace, *words):
                          [['score', 'talk', 'reference_length'], ['select', 'talk', 'all'],
                           ['corpus', 'sample', 'few', 'talk', '--n', '3'], ['corpus', 'export', 'talk', 'talk.jsonl']])
 def test_commands_say_what_is_wrong_with_a_corpus(lost, lab, words):
-    code, _, errors = paranmt(lab.workspace, *words)
+    code, _, errors = run_command(lab.workspace, *words)
     assert ('talk: 1 of 4 shards missing: pairs/part-00001.parquet; restore from a copy, or give `paranmt import talk'
             in errors)
     assert code == (0 if words[0] == 'score' else 1)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from command import paranmt
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.fields import flat
 from paranmt_lab.selection import Selection, select
@@ -66,8 +67,15 @@ def workspace(tmp_path):
     return tmp_path
 
 
+def variables(workspace):
+    return dict(PARANMT_WORKSPACE=str(workspace), PARANMT_RESOURCES='/nowhere', COLUMNS='250')
+
+
+def run_command(workspace, line): return paranmt(line, **variables(workspace))
+
+
 def start(workspace, line):
-    environment = os.environ | dict(PARANMT_WORKSPACE=str(workspace), PARANMT_RESOURCES='/nowhere', COLUMNS='250')
+    environment = os.environ | variables(workspace)
     return subprocess.Popen([sys.executable, '-m', 'paranmt_lab', *shlex.split(line)], env=environment, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -77,16 +85,15 @@ LINE = ('sweep s pairs --vary selection=many,few --vary seed=1,2 --dim 20 --batc
 
 
 def test_the_command_trains_every_run_and_shows_the_means(workspace):
-    process = start(workspace, LINE)
-    said, wrong = process.communicate()
-    assert process.returncode == 0, wrong
+    done = run_command(workspace, LINE)
+    assert done.returncode == 0, done.stderr
     table = pd.read_parquet(workspace / 'sweeps/s.parquet')
     assert table.status.eq('finished').all() and table.selection.tolist() == ['many', 'many', 'few', 'few']
     assert table.pairs.tolist() == [60, 60, 20, 20]
     assert {p.name for p in (workspace / 'runs').iterdir() if p.is_dir()} == set(table.run)
-    assert 'Means over seeds' in said
+    assert 'Means over seeds' in done.stdout
     marks = {p: p.stat().st_mtime_ns for p in (workspace / 'runs').rglob('*.safetensors')}
-    assert marks and start(workspace, LINE).wait() == 0  # given again, it trains nothing
+    assert marks and run_command(workspace, LINE).returncode == 0  # given again, it trains nothing
     assert {p: p.stat().st_mtime_ns for p in (workspace / 'runs').rglob('*.safetensors')} == marks
 
 
@@ -107,7 +114,6 @@ def test_a_stopped_sweep_says_so_and_goes_on(workspace):
                                         ('--vary seed=1 --seed 2', 'given by --vary'),
                                         ('--vary seed=1,1', 'one name')])
 def test_a_wrong_sweep_is_refused_before_it_begins(workspace, words, why):
-    process = start(workspace, f'sweep s pairs {words}')
-    said, wrong = process.communicate()
-    assert process.returncode in (1, 2) and why in ' '.join(wrong.split()), wrong
+    done = run_command(workspace, f'sweep s pairs {words}')
+    assert done.returncode in (1, 2) and why in ' '.join(done.stderr.split()), done.stderr
     assert not (workspace / 'runs').exists()

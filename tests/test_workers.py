@@ -9,9 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from paranmt_lab.corpus import Corpus
 from paranmt_lab.jobs.cluster import in_processes
-from paranmt_lab.settings import settings
 
 
 class TwoArguments(Exception):
@@ -45,6 +43,9 @@ def test_memory_is_blamed_for_a_killed_process_only():
 
 
 def test_a_damaged_encoder_is_named_in_one_line(tmp_path):
+    # imported here, since each worker of the tests above imports this module
+    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.settings import settings
     lab = replace(settings(), workspace=tmp_path)
     shutil.copytree(settings().shipped / 'models/paraphrase-scorer', lab.models / 'damaged')
     weights = lab.models / 'damaged/weights.safetensors'
