@@ -218,7 +218,7 @@ def show_results(
         _figures_table({name: f[groups[name] == group] for name, f in results.items()}, f'{group}: figures x 100')
     _reasons(results)
     if absent := unavailable(results):
-        where = 'Where the evaluation sets go is said in README.md, under Settings.'
+        where = '`paranmt fetch` gets evaluation sets; docs/settings.md says where they go.'
         show_note(f"Not available here: {', '.join(absent)}. {where}")
     if paper and any(map(len, graded.values())): _paper_table(paper_rows)
 
