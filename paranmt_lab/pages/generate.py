@@ -55,7 +55,8 @@ def generators(
 ) -> list[str]: # Names
     "Generators of this machine: models that read English and write English."
     found = models_at_hand(s, 'Translator')
-    return [name for name, folder in found.items() if name.startswith('generator:') or model_language(folder) == 'en']
+    names = [name for name, folder in found.items() if name.startswith('generator:') or model_language(folder) == 'en']
+    return sorted(names, key=lambda name: not name.startswith('generator:'))
 
 # %% ../../nbs/62_pages.generate.ipynb #d09a4c0b
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -70,7 +71,7 @@ def _stamp(name, s):
     return str(identity.get('files', identity))
 
 # %% ../../nbs/62_pages.generate.ipynb #4ea1e71f
-METHODS = ('beam', 'diverse', 'sample')
+METHODS = ('beam', 'alternatives', 'diverse', 'sample') # Of them a page offers those of the model
 
 def decoding_of(
     method:str, # Of `METHODS`
@@ -80,7 +81,7 @@ def decoding_of(
 ) -> Decoding:  # The same for an engine
     "The way of decoding that a reader chose."
     if method == 'sample': return Decoding(method='sample', n_best=best, temperature=.8, top_k=20, seed=seed)
-    if method != 'diverse': return Decoding(max(beam, best), best)
+    if method != 'diverse': return Decoding(max(beam, best), best, method=method)
     groups = max(2, best)
     return Decoding(method='diverse', beam_size=2 * groups, n_best=best, groups=groups, diversity=1.)
 
@@ -99,12 +100,13 @@ def _templates(name, stamp):
 def _choices(names):
     "Model and way of decoding, from the sidebar."
     name = choose('Model', names, 'model', 'generator')
-    in_address('method', 'beam', one_of(METHODS, 'method'))
+    methods = [m for m in METHODS if m in _engine(name, _stamp(name, settings())).methods]
+    in_address('method', 'beam', one_of(methods, 'method'))
     in_address('beam', 8, number('beam', 1, 32))
     in_address('paraphrases', 4, number('paraphrases', 1, 8))
     in_address('seed', 0, number('seed', 0, 10**6))
     with st.sidebar:
-        method = st.segmented_control('Search', METHODS, key='method', required=True)
+        method = st.segmented_control('Search', methods, key='method', required=True)
         beam = int(st.number_input('Beam', 1, 32, key='beam'))
         best = int(st.number_input('Paraphrases', 1, 8, key='paraphrases'))
         seed = int(st.number_input('Seed of a sample', 0, 10**6, key='seed'))
@@ -201,7 +203,8 @@ def save_or_send_pairs(
 # %% ../../nbs/62_pages.generate.ipynb #fecbb9a8
 WORDS = 120 # Words of the longest text that the page paraphrases
 HOW = '''
-1. *beam* gives the most likely rewordings, *diverse* gives different ones, *sample* draws at random with a seed.
+1. *beam* gives the most likely rewordings, *alternatives* begin with different words, *diverse* differ throughout,
+   and *sample* draws at random with a seed. A model offers those that it has.
 2. The score is the generator's mean log-probability; the similarity is a cosine of an independent encoder.
 3. A high similarity with few marked words is a copy. A low similarity is often a change of meaning.
 4. A model that takes templates writes a paraphrase for each one chosen, or its best ones for a single template.
