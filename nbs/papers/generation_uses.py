@@ -290,8 +290,8 @@ def augmentation(s):
         rows.append(dict(model=model, arm=arm, seed=seed, pairs=len(pairs), epochs=scores,
                          generator=identity if 'generated' in ARMS[arm] else 0))
         write_json(path, dict(rows=rows))
+        save('augmentation', dict(rows=rows, pairs=PAIRS), start)
         print(rows[-1], flush=True)
-    save('augmentation', dict(rows=rows, pairs=PAIRS), start)
 
 
 if __name__ == '__main__':
