@@ -144,6 +144,14 @@ def held_out_pairs(engine):
     return drawn, dict(pairs=len(held), without_template=int((~known).sum()))
 
 
+def known_pairs(held, s):
+    "How many of the pairs are training pairs of the canonicaliser, in either direction: its corpus held out others."
+    pairs = Corpus.open('canonical', s).frame(['reference', 'translation', 'corpus'])
+    pairs = pairs[~pairs.corpus.str.endswith('held out')]
+    trained = set(zip(pairs.reference, pairs.translation))
+    return sum((a, b) in trained or (b, a) in trained for a, b in zip(held.source, held.reference))
+
+
 def systems_of(engine, held, s):
     "(system, template asked for, outputs) on the held-out pairs."
     inputs, own = list(held.source), list(held.template)
@@ -172,7 +180,7 @@ def syntax_figures(engine, s):
         print(rows[-len(held.corpus.unique()) - 1], flush=True)
     copies = [dict(template=t, match=100 * float((held.input_template == t).mean()))
               for t in engine.templates.template.head(FREQUENT)]
-    return counts | dict(rows=rows, copies=copies)
+    return counts | dict(rows=rows, copies=copies, known_to_canonicaliser=known_pairs(held, s))
 
 
 def syntax_examples(engine, s):

@@ -38,8 +38,8 @@ from paranmt_lab.translate.protocol import Decoding
 SEEDS = 0, 1, 2
 WORDS = 12              # Words of a sentence at most: those of the pairs that the syntactic network was trained on
 CANDIDATES = 6          # Paraphrases of a sentence
-BEAM = 6
-TRAINED = 800           # Training examples whose paraphrases are added, of each seed
+BEAM = 4                # Of the syntactic network; a list of the canonicaliser has as many beams as sentences
+TRAINED = 500           # Training examples whose paraphrases are added, of each seed
 ALIKE = 0., .7, .8      # Cosines by all-MiniLM-L6 from which a paraphrase counts as one of the same meaning
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 
@@ -94,7 +94,7 @@ def syntactic_paraphrases(engine, texts, s):
 def best_paraphrases(engine, texts, s):
     "The n-best list of a beam."
     make = lambda: candidates(texts, [[h.text for h in hs]
-                                      for hs in engine.translate(texts, Decoding(BEAM, CANDIDATES))])
+                                      for hs in engine.translate(texts, Decoding(CANDIDATES, CANDIDATES))])
     return kept('n-best', engine, texts, make, s)
 
 
@@ -190,14 +190,23 @@ def judged_attacks(classifier, test, attacks, more=None):
 
 
 def further_examples(examples, seed, s):
-    "Paraphrases by the syntactic network of short training sentences, with their labels; and the sentences themselves."
-    # most training examples are phrases
-    whole = examples[(examples.part == 0) & examples.short & examples.text.str.contains(r'[.!?]$')]
-    drawn = whole.drop_duplicates('text').sample(TRAINED, random_state=seed)
+    "Paraphrases by the syntactic network of short training examples, with their labels; and the examples themselves."
+    drawn = examples[(examples.part == 0) & examples.short].drop_duplicates('text').sample(TRAINED, random_state=seed)
     found = syntactic_paraphrases(open_generator('generator:syntactic', s), list(drawn.text), s)
     labels = drawn.label.to_numpy()[found.row]
     return {'paraphrases': pd.DataFrame(dict(text=found.text, label=labels)),
             'the same sentences again': pd.DataFrame(dict(text=drawn.text.to_numpy()[found.row], label=labels))}
+
+
+def trained_on_paraphrases(classifier, test, attack, s):
+    "Figures of a classifier of whole sentences: alone, with paraphrases of some, and with these sentences once more."
+    rows = [dict(added='nothing', seed=0, examples=0, **judged_attacks(classifier, test, {'SCPN': attack}))]
+    for seed in SEEDS:
+        for name, more in further_examples(classifier.examples, seed, s).items():
+            found = judged_attacks(classifier, test, {'SCPN': attack}, more)
+            rows.append(dict(added=name, seed=seed, examples=len(more), **found))
+    for row in rows: print(row, flush=True)
+    return rows
 
 
 def adversarial(s):
@@ -206,15 +215,14 @@ def adversarial(s):
     test = examples[examples.part == 2].reset_index(drop=True)
     classifier = Sentiment(examples[examples.part < 2], open_model(SCORERS[0], s).encode)
     attacks = attacks_on(list(test.text[test.short]), s)
-    found = dict(plain=judged_attacks(classifier, test, attacks), trained=[])
+    found = dict(plain=judged_attacks(classifier, test, attacks))
     print(found['plain']['accuracy'], *found['plain']['rows'], sep='\n', flush=True)
-    for seed in SEEDS:
-        for name, more in further_examples(examples, seed, s).items():
-            result = judged_attacks(classifier, test, {'SCPN': attacks['SCPN']}, more)
-            found['trained'].append(dict(added=name, seed=seed, examples=len(more), **result))
-            print(name, seed, len(more), result['accuracy'], *result['rows'], sep='\n', flush=True)
+    # of the 67,349 training examples most are phrases; paraphrases of some sentences would be lost among them
+    sentences = examples[(examples.part == 1) | (examples.part == 0) & examples.text.str.contains(r'[.!?]$')]
+    found['trained'] = trained_on_paraphrases(Sentiment(sentences, classifier.features), test, attacks['SCPN'], s)
     save('adversarial', found | dict(features=SCORERS[0], scorer=SCORERS[1], words=WORDS, candidates=CANDIDATES,
-                                     training=int((examples.part == 0).sum()), drawn=TRAINED), start)
+                                     training=int((examples.part == 0).sum()), drawn=TRAINED,
+                                     sentences=int((sentences.part == 0).sum())), start)
 
 
 def save(step, found, start):
@@ -282,8 +290,8 @@ def augmentation(s):
         rows.append(dict(model=model, arm=arm, seed=seed, pairs=len(pairs), epochs=scores,
                          generator=identity if 'generated' in ARMS[arm] else 0))
         write_json(path, dict(rows=rows))
+        save('augmentation', dict(rows=rows, pairs=PAIRS), start)
         print(rows[-1], flush=True)
-    save('augmentation', dict(rows=rows, pairs=PAIRS), start)
 
 
 if __name__ == '__main__':
