@@ -37,10 +37,16 @@ def workspace(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def app(workspace):
-    "Address of a running app."
+def server(workspace):
+    "Address and process of a running app."
     from app_workspace import serving
-    with serving(workspace) as (address, _): yield address
+    with serving(workspace) as found: yield found
+
+
+@pytest.fixture(scope='module')
+def app(server):
+    "Address of a running app."
+    return server[0]
 
 
 @pytest.fixture(scope='module')
