@@ -1,6 +1,6 @@
 """The whole app at once, on demand (make soak): every page in both colour schemes, and ten browsers for two minutes.
 
-Pictures of the walk go to build/pages/ (not committed) to be looked at. PARANMT_SOAK_SECONDS and PARANMT_SOAK_BROWSERS
+Pictures of the walk go to build/pages/ (not committed) to be looked at. SOAK_SECONDS and SOAK_BROWSERS
 change the length and the number of the second test."""
 import asyncio
 import os
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.skipif(
 
 PICTURES = ROOT / 'build/pages'
 BROKEN = re.compile('This view cannot be shown|cannot show what this address|Traceback|KeyError|AttributeError')
-SECONDS, BROWSERS = (int(os.environ.get(f'PARANMT_SOAK_{name}', default))
+SECONDS, BROWSERS = (int(os.environ.get(f'SOAK_{name}', default))
                      for name, default in (('SECONDS', 120), ('BROWSERS', 10)))
 
 
