@@ -44,10 +44,16 @@ def workspace(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def app(workspace):
-    "Address of a running app."
+def server(workspace):
+    "Address and process of a running app."
     from app_workspace import serving
-    with serving(workspace) as (address, _): yield address
+    with serving(workspace) as found: yield found
+
+
+@pytest.fixture(scope='module')
+def app(server):
+    "Address of a running app."
+    return server[0]
 
 
 @pytest.fixture(scope='module')
@@ -424,7 +430,7 @@ def test_filters_become_a_selection_and_a_campaign(page, workspace):
     assert record['pairs'] == len(kept)
     send.get_by_label('Name').fill('both-sides')
     send.get_by_label('Pairs', exact=True).click()
-    page.tab.get_by_role('option', name='both sides of trigram_overlap').click()
+    page.tab.get_by_role('option', name='both sides of Trigram overlap').click()
     send.get_by_role('button', name='Draw').click()
     page.tab.get_by_text('Campaign both-sides has 100 pairs.').wait_for()
     with closing(sqlite3.connect(workspace / 'annotations.sqlite')) as db:

@@ -1,6 +1,6 @@
 """The whole app at once, on demand (make soak): every page in both colour schemes, and ten browsers for two minutes.
 
-Pictures of the walk go to build/pages/ (not committed) to be looked at. PARANMT_SOAK_SECONDS and PARANMT_SOAK_BROWSERS
+Pictures of the walk go to build/pages/ (not committed) to be looked at. SOAK_SECONDS and SOAK_BROWSERS
 change the length and the number of the second test."""
 import asyncio
 import os
@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from screenshots import EVERY
-from test_app import CHROMIUM, PATIENCE, ROOT, Page, app, browser, workspace  # noqa: F401 (fixtures)
+from test_app import CHROMIUM, PATIENCE, ROOT, Page, app, browser, server, workspace  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.skipif(
     not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
 
 PICTURES = ROOT / 'build/pages'
 BROKEN = re.compile('This view cannot be shown|cannot show what this address|Traceback|KeyError|AttributeError')
-SECONDS, BROWSERS = (int(os.environ.get(f'PARANMT_SOAK_{name}', default))
+SECONDS, BROWSERS = (int(os.environ.get(f'SOAK_{name}', default))
                      for name, default in (('SECONDS', 120), ('BROWSERS', 10)))
 
 
@@ -65,6 +65,13 @@ QUIET = """title => document.querySelector('h1')?.innerText.trim() == title
   && !document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')"""
 
 
+def resident(process):
+    "MB of memory that a process has now; nan where the system has no /proc."
+    status = Path(f'/proc/{process.pid}/status')
+    found = re.search(r'VmRSS:\s+(\d+) kB', status.read_text()) if status.exists() else None
+    return int(found[1]) / 1024 if found else float('nan')
+
+
 async def walk(context, address, corpus, until, seed):
     "Click through all pages until a time; returns (page, seconds) of each update."
     tab, taken, chance = await context.new_page(), [], np.random.default_rng(seed)
@@ -103,13 +110,17 @@ async def all_at_once(address):
     return [update for taken in found for update in taken]
 
 
-def test_ten_browsers(app):  # noqa: F811
-    "No error and no cross-talk; the time of a page's update is printed."
+def test_ten_browsers(server):  # noqa: F811
+    "No error and no cross-talk; the time of a page's update and the server's memory are printed."
+    address, process = server
+    before = resident(process)
     with ThreadPoolExecutor(1) as pool:  # the other tests' browser keeps an event loop in this thread
-        updates = pool.submit(lambda: asyncio.run(all_at_once(app))).result()
+        updates = pool.submit(lambda: asyncio.run(all_at_once(address))).result()
+    after = resident(process)
     seconds = np.array([taken for _, taken in updates])
     assert len(updates) >= BROWSERS
     slow = {name: max(t for n, t in updates if n == name) for name, _ in updates}
     print(f'\n{BROWSERS} browsers, {SECONDS} s: {len(updates)} updates, median {np.median(seconds):.2f} s, '
           f'p95 {np.percentile(seconds, 95):.2f} s, slowest {max(slow, key=slow.get)} {max(slow.values()):.2f} s; '
-          f'load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+          f'server {before:,.0f} MB before, {after:,.0f} MB after; load {os.getloadavg()[0]:.1f} on '
+          f'{os.cpu_count()} cores')

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastcore.basics import patch
 
 from .orders import Order, build_order, measure_state, open_order
-from .rows import blocks_path, find_in, has_blocks, pairs_in_blocks, search_blocks, write_blocks
+from .rows import blocks_path, has_blocks, pairs_in_blocks, search_pairs, write_blocks
 from ..corpus import PAIRS, SHARD, Corpus, _pandas
 from ..filters.crossfilter import axis_codes, domain_codes
 from ..filters.scoring import score_columns
@@ -262,13 +262,5 @@ def search(self:Browsing,
     words:str,       # Letters in a row; lower-case ones are found in any case
     sides:Sequence[str]=('reference', 'translation'), # Columns of text
 ) -> Iterator[tuple[np.ndarray, float]]: # int64[some] ids in ascending order, and the share that has been searched
-    "Pairs that contain some words, a stretch at a time."
-    if self.in_blocks(): return search_blocks(self, words, sides)
-    return self._search_shards(words, sides)
-
-@patch
-def _search_shards(self:Browsing, words, sides):
-    numbers, columns = self.shard_numbers, ['pair_id', *sides]
-    for done, shard in enumerate(numbers, 1):
-        table = pa.Table.from_batches(self.batches(columns, shard))
-        yield find_in(table, words, sides), done / len(numbers)
+    "Pairs that contain some words, a row group at a time."
+    return search_pairs(self, words, sides)

@@ -566,7 +566,8 @@ def columns_of(
             return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))
         form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d'
         about = ABOUT.get(c.partition('@')[0])
-        return st.column_config.NumberColumn(head, format=form, help=about, width=75 + 7 * max(0, len(c) - 8))
+        width = 75 + 7 * max(0, len(head or c) - 8) + 25 * c.endswith('pair_id')
+        return st.column_config.NumberColumn(head, format=form, help=about, width=width)
     return {c: _column(c) for c in frame}
 
 # %% ../../nbs/62_pages.parts.ipynb #3360d0c3

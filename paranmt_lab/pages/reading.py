@@ -96,12 +96,12 @@ def search_ids(
     corpus:Browsing, # A corpus
     state:str,       # Its state
     *of,             # Further arguments of `Search`
-) -> np.ndarray:     # int64[found so far]
-    "Finds of a search; a line below says how far it is."
+) -> tuple[np.ndarray, bool]: # int64[found so far], and whether the search has ended
+    "Finds of a search; a line says how far it is."
     search = _search(str(corpus.folder), state, *of)
     ids = search.wait(.5)
     if not search.ended.is_set(): _searching(search, len(ids))
-    return np.array(ids, np.int64)
+    return np.array(ids, np.int64), search.ended.is_set()
 
 # %% ../../nbs/62_pages.reading.ipynb #7314c2c3
 def label_remarks(

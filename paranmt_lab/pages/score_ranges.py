@@ -263,7 +263,8 @@ def _rows(corpus, measure, domain):
     st.subheader('The pairs behind it' + (f': {escaped(domain)}' if domain else ''))
     order, n, seed, page, words = _choices(found, measure, low, high)
     if words:
-        ids = search_ids(corpus, corpus_state(corpus), words, measure, low, high, domain, n)
+        ids, over = search_ids(corpus, corpus_state(corpus), words, measure, low, high, domain, n)
+        if not over and not len(ids): return # the line above tells how far the search is
         rows = corpus.pairs_by_id(ids, shown_columns(corpus, measure))
     else: rows = rows_behind(corpus, measure, low, high, n, seed, domain, order, page)
     _show_rows(corpus, measure, rows, 1 + (page - 1) * n)
