@@ -10,7 +10,8 @@ from paranmt_lab.settings import settings
 
 # half a minute and more
 LONGEST_FIRST = ('test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text',
-                 'test_nmt', 'test_zoo', 'test_jupyter', 'test_workers', 'test_scoring', 'test_classifier', 'test_published')
+                 'test_nmt', 'test_zoo', 'test_jupyter', 'test_workers', 'test_scoring', 'test_classifier',
+                 'test_published')
 
 
 def pytest_collection_modifyitems(items):

@@ -49,17 +49,26 @@ def browser():
         chromium.close()
 
 
+SCREEN = {'viewport': {'width': 1440, 'height': 1000}}
+
+
+@pytest.fixture(scope='module')
+def room(browser):
+    "A browser with the app's frontend in its cache; there is no cookie or storage by which it knows a person."
+    with closing(browser.new_context(**SCREEN)) as context: yield context
+
+
 @pytest.fixture
-def rater(browser, app):
-    "Makes people, each in a browser of their own; whoever they are, none of them asks for anything from elsewhere."
+def rater(browser, room, app):
+    "Makes people, each in a tab of their own; whoever they are, none of them asks for anything from elsewhere."
     people = []
-    def sit_down(**context):
-        people.append(Rater(browser.new_context(**{'viewport': {'width': 1440, 'height': 1000}} | context), app[0]))
+    def sit_down(**screen):
+        people.append(Rater(browser.new_context(**SCREEN | screen) if screen else room, app[0]))
         return people[-1]
     yield sit_down
     for one in people:
         one.close()
-        one.tab.context.close()
+        if one.tab.context is not room: one.tab.context.close()
 
 
 def mark(item): return 1 + item % 3, 1 + item // 3 % 3
