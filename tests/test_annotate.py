@@ -58,12 +58,20 @@ def room(browser):
     with closing(browser.new_context(**SCREEN)) as context: yield context
 
 
+@pytest.fixture(scope='module')
+def seat(room):
+    "A tab for the first rater of each test: its process keeps the frontend compiled."
+    return room.new_page()
+
+
 @pytest.fixture
-def rater(browser, room, app):
+def rater(browser, room, seat, app):
     "Makes people, each in a tab of their own; whoever they are, none of them asks for anything from elsewhere."
     people = []
     def sit_down(**screen):
-        people.append(Rater(browser.new_context(**SCREEN | screen) if screen else room, app[0]))
+        context = browser.new_context(**SCREEN | screen) if screen else room
+        free = context is room and all(one.tab is not seat for one in people)
+        people.append(Rater(context, app[0], seat if free else None))
         return people[-1]
     yield sit_down
     for one in people:
