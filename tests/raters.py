@@ -47,11 +47,15 @@ def standing(workspace, campaign):
 
 class Rater:
     "Somebody at the page, with what the tests do on it; remembers requests that leave the machine."
-    def __init__(self, context, address):
-        self.address, self.abroad, self.tab = address, [], context.new_page()
+    def __init__(self, context, address, tab=None):
+        self.address, self.abroad, self.lent = address, [], tab is not None
+        self.tab = tab or context.new_page()
         self.tab.set_default_timeout(PATIENCE)
-        self.tab.on('request', lambda r: None if r.url.startswith(
-            (address, 'data:', 'blob:', address.replace('http', 'ws'))) else self.abroad.append(r.url))
+        self.tab.on('request', self.note_request)
+
+    def note_request(self, request):
+        here = self.address, 'data:', 'blob:', 'about:', self.address.replace('http', 'ws')
+        if not request.url.startswith(here): self.abroad.append(request.url)
 
     def open(self, campaign, who=None, **more):
         "Go to the page and wait for the card."
@@ -120,5 +124,8 @@ class Rater:
         self.tab.screenshot(path=path)
 
     def close(self):
-        self.tab.close()
+        "Close the tab, or give back one that was lent."
+        self.tab.remove_listener('request', self.note_request)
+        if self.lent: self.tab.goto('about:blank')
+        else: self.tab.close()
         assert not self.abroad, f'the app asked for {self.abroad[:3]}'

@@ -49,17 +49,34 @@ def browser():
         chromium.close()
 
 
+SCREEN = {'viewport': {'width': 1440, 'height': 1000}}
+
+
+@pytest.fixture(scope='module')
+def room(browser):
+    "A browser with the app's frontend in its cache; there is no cookie or storage by which it knows a person."
+    with closing(browser.new_context(**SCREEN)) as context: yield context
+
+
+@pytest.fixture(scope='module')
+def seat(room):
+    "A tab for the first rater of each test: its process keeps the frontend compiled."
+    return room.new_page()
+
+
 @pytest.fixture
-def rater(browser, app):
-    "Makes people, each in a browser of their own; whoever they are, none of them asks for anything from elsewhere."
+def rater(browser, room, seat, app):
+    "Makes people, each in a tab of their own; whoever they are, none of them asks for anything from elsewhere."
     people = []
-    def sit_down(**context):
-        people.append(Rater(browser.new_context(**{'viewport': {'width': 1440, 'height': 1000}} | context), app[0]))
+    def sit_down(**screen):
+        context = browser.new_context(**SCREEN | screen) if screen else room
+        free = context is room and all(one.tab is not seat for one in people)
+        people.append(Rater(context, app[0], seat if free else None))
         return people[-1]
     yield sit_down
     for one in people:
         one.close()
-        one.tab.context.close()
+        if one.tab.context is not room: one.tab.context.close()
 
 
 def mark(item): return 1 + item % 3, 1 + item // 3 % 3
@@ -451,22 +468,37 @@ def judged(workspace, log):
     return 'judged'
 
 
-def visit(rater, view, **address):
-    "A view of the page of agreement, drawn to its end."
-    from urllib.parse import urlencode
-    rater.tab.goto(f'{rater.address}/agreement?{urlencode(dict(campaign="judged", view=view) | address)}')
-    rater.tab.wait_for_selector('text=Download the answers')
+GROUND = """scheme => {  // whether the ground of the page is that of a light or a dark room
+  const parts = getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor.match(/\\d+/g);
+  return (parts.slice(0, 3).reduce((sum, part) => sum + +part, 0) < 150) == (scheme == 'dark');
+}"""
+
+
+def drawn(rater):
+    "Wait until the script of the page has run; it shows no exception."
     rater.tab.wait_for_function("document.querySelector('[data-testid=stApp]').dataset.testScriptState != 'running'")
     assert not rater.tab.query_selector('[data-testid=stException]')
     return rater
 
 
+def visit(rater, view, **address):
+    "A view of the page of agreement, drawn to its end."
+    from urllib.parse import urlencode
+    rater.tab.goto(f'{rater.address}/agreement?{urlencode(dict(campaign="judged", view=view) | address)}')
+    rater.tab.wait_for_selector('text=Download the answers')
+    return drawn(rater)
+
+
 def test_agreement_views(judged, log, rater, workspace):
     "Every view is drawn, in a light and a dark room, and hostile text of a pair is inert."
-    for scheme in ('light', 'dark'):
-        one = rater(color_scheme=scheme, viewport={'width': 1440, 'height': 1300})
-        for view in ('agreement', 'raters', 'in dispute', 'table 3'):
-            visit(one, view).shot(SHOTS / f'agreement-{view.replace(" ", "-")}-{scheme}.png')
+    one = rater(color_scheme='light', viewport={'width': 1440, 'height': 1300})
+    for view in ('agreement', 'raters', 'in dispute', 'table 3'):
+        visit(one, view)
+        for scheme in ('light', 'dark'):
+            one.tab.emulate_media(color_scheme=scheme)
+            one.tab.wait_for_function(GROUND, arg=scheme)
+            drawn(one).shot(SHOTS / f'agreement-{view.replace(" ", "-")}-{scheme}.png')
+        one.tab.emulate_media(color_scheme='light')
         assert one.tab.evaluate('window.hacked') is None
         assert not one.tab.query_selector('[data-testid=stMain] iframe, [data-testid=stMain] script')
     visit(one, 'agreement')

@@ -781,15 +781,15 @@ def test_a_writer_that_falls_silent_keeps_nobody_waiting(server, monkeypatch):
     monkeypatch.setattr(store, 'SILENCE', 1)
     with pytest.raises(Unreachable, match='fell silent .* nothing was saved, send it again'), log.writing() as db:
         store.note(db, START, 'x', 'ann', {})
-        time.sleep(2.5)
+        time.sleep(1.6)
         log.append('y', 'bob', {})                                                       # the lock is free again
         store.note(db, START, 'x', 'ann', {})
     with log.writing(silence=30) as db:
         store.note(db, START, 'z', 'ann', {})
-        time.sleep(2.5)
+        time.sleep(1.6)
     with log.reading() as db:
         seen = run(db, 'SELECT count(*) FROM events').scalar()
-        time.sleep(2.5)
+        time.sleep(1.6)
         assert run(db, 'SELECT count(*) FROM events').scalar() == seen == 2
     assert log.events().kind.tolist() == ['y', 'z']
 

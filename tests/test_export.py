@@ -105,8 +105,15 @@ def exported(tmp_path_factory):
     place = tmp_path_factory.mktemp('exported')
     (place / 'texts.json').write_text(json.dumps(TEXTS))
     for case in CASES: export_encoder(encoder_of(*case), place / name_of(case))
+    for name, encoder in shipped().items(): export_encoder(encoder, place / name)
     run_other(place)
     return place
+
+
+def shipped():
+    "The shipped scorer, and its first part alone, which is exported without code."
+    scorer = SentenceEncoder.load(Path(__file__).parents[1] / 'data/models/paraphrase-scorer')
+    return dict(both=scorer, word=SentenceEncoder(scorer.layer.parts[0], scorer.vocabularies))
 
 
 @needs_peer
@@ -135,14 +142,9 @@ def test_word_needs_no_code_where_its_policy_can_be_said(exported):
 
 
 @needs_peer
-def test_the_shipped_scorer_is_handed_on(tmp_path):
-    scorer = SentenceEncoder.load(Path(__file__).parents[1] / 'data/models/paraphrase-scorer')
-    word = SentenceEncoder(scorer.layer.parts[0], scorer.vocabularies)
-    (tmp_path / 'texts.json').write_text(json.dumps(TEXTS))
-    for name, encoder in dict(both=scorer, word=word).items(): export_encoder(encoder, tmp_path / name)
-    run_other(tmp_path)
-    for name, encoder in dict(both=scorer, word=word).items():
-        np.testing.assert_allclose(np.load(tmp_path / f'{name}.npy'), encoder.encode(TEXTS), atol=1e-6, rtol=0)
+def test_the_shipped_scorer_is_handed_on(exported):
+    for name, encoder in shipped().items():
+        np.testing.assert_allclose(np.load(exported / f'{name}.npy'), encoder.encode(TEXTS), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize('case', [('WORD', 'vector', False),
