@@ -189,7 +189,10 @@ def open_generator(
     _, where = split_name(name)
     folder = find_model(where, s)
     if (folder / 'generator.json').is_file():
-        architecture = read_json(folder / 'generator.json')['architecture']
+        architecture = read_json(folder / 'generator.json').get('architecture')
+        if architecture not in ENGINES:
+            raise ValueError(f"{folder / 'generator.json'}: architecture = {architecture!r}, expected one of "
+                             f"{', '.join(ENGINES)}; was it written by a later version of this workbench?")
         return ENGINES[architecture](folder, device_of(s))
     if not (folder / 'model.bin').is_file():
         raise FileNotFoundError(f'{folder} is no generator: expected {", ".join(FILES)}, or model.bin of CTranslate2; '
