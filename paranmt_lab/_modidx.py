@@ -4718,6 +4718,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'paranmt_lab/pages/generate.py'),
                                             'paranmt_lab.pages.generate._unusable': ( 'pages.generate.html#_unusable',
                                                                                       'paranmt_lab/pages/generate.py'),
+                                            'paranmt_lab.pages.generate._valid': ( 'pages.generate.html#_valid',
+                                                                                   'paranmt_lab/pages/generate.py'),
                                             'paranmt_lab.pages.generate._warn': ( 'pages.generate.html#_warn',
                                                                                   'paranmt_lab/pages/generate.py'),
                                             'paranmt_lab.pages.generate.caption_of': ( 'pages.generate.html#caption_of',

@@ -14,6 +14,7 @@ import streamlit as st
 
 from ..charts.generation import attention_chart
 from ..generation.request import Request, pair_ids, paraphrases, request_command, save_pairs
+from ..generation.templates import check_template
 from ..models import identity_of, models_at_hand, open_model
 from .filters_outcomes import campaign_command, pairs_condition, planned_campaign, report, send_pairs
 from paranmt_lab.pages.parts import (
@@ -30,7 +31,6 @@ from paranmt_lab.pages.parts import (
     pair_table,
     plain,
     purpose,
-    some_of,
 )
 from ..settings import Settings, settings
 from ..translate.pieces import model_language
@@ -93,9 +93,20 @@ def _templates(name, stamp):
     templates = getattr(_engine(name, stamp), 'templates', None)
     if templates is None: return ()
     known = templates.template.head(OFFERED).tolist()
-    in_address('templates', known[:3], some_of(known, 'template'))
-    with st.sidebar: chosen = st.multiselect('Templates', known, key='templates')
-    return tuple(chosen or known[:3])
+    typed = in_address('templates', known[:3], lambda texts: [text for text in texts if text])
+    offered = list(dict.fromkeys([*known, *typed]))
+    with st.sidebar:
+        chosen = st.multiselect('Templates', offered, key='templates', accept_new_options=True,
+                                help='The most frequent ones, or your own, such as S(ADVP NP VP .)')
+        return tuple(_valid(chosen, _engine(name, stamp).labels.labels) or known[:3])
+
+def _valid(templates, labels):
+    "Templates without those that are none; the reason is shown."
+    found = []
+    for text in templates:
+        try: found.append(check_template(text, labels))
+        except ValueError as e: st.warning(escaped(str(e)))
+    return list(dict.fromkeys(found))
 
 def _choices(names):
     "Model and way of decoding, from the sidebar."
