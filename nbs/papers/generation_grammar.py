@@ -25,7 +25,7 @@ from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.settings import read_json, settings, write_json
 
 DRAWS = 500
-GENERATORS = 'canonicaliser', 'canonicaliser-transformer'
+GENERATORS = 'canonicaliser', 'canonicaliser-transformer', 'canonicaliser-varied'
 PUBLISHED = dict(source=38.21, person=55.26) # README of the JFLEG corpus, development set
 
 
