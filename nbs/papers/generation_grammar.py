@@ -14,6 +14,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -24,13 +25,14 @@ from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.settings import read_json, settings, write_json
 
 DRAWS = 500
-GENERATORS = 'canonicaliser', 'canonicaliser-transformer'
+GENERATORS = 'canonicaliser', 'canonicaliser-transformer', 'canonicaliser-varied'
 PUBLISHED = dict(source=38.21, person=55.26) # README of the JFLEG corpus, development set
 
 
 def save(step, found, start):
     "Write the figures of a step beside those of the others."
-    facts = dict(made=provenance(), command=f'python nbs/papers/generation_grammar.py {" ".join(sys.argv[1:])}',
+    words = ' '.join(Path(word).name for word in sys.argv[1:])
+    facts = dict(made=provenance(), command=f'python nbs/papers/generation_grammar.py {words}',
                  seconds=time.process_time() - start)
     write_json(FILE, read_json(FILE) | {step: facts | found})
 
