@@ -12,8 +12,8 @@
         # generation.json, `syntax_measured`: figures on held-out pairs for the reference's template and for frequent
         # ones, beside a copy and the model `canonicaliser`, and twenty examples of our own sample
 
-PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped. The
-perplexity needs the language model of `generation.py lm`."""
+PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped.
+`measure` needs the model and the corpus of `generation.py` too."""
 import sys
 import time
 
@@ -22,6 +22,7 @@ import pandas as pd
 
 from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, best, judged, news, others
 from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.generation.templates import corpus_trees, count_templates
@@ -111,6 +112,7 @@ def train(s):
 
 
 FIGURES = ['step', 'loss', 'held_out', 'bleu', 'held_out_parse', 'templates'] # Of a training
+LM, LM_SENTENCES = 'syntactic-references', 8_000 # Language model for perplexities, and its sentences
 FREQUENT = 5 # Templates that are asked for of every sentence
 
 
@@ -167,7 +169,9 @@ def systems_of(engine, held, s):
 def syntax_figures(engine, s):
     "Figures of each system, over all domains and for each one."
     held, counts = held_out_pairs(engine)
-    lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
+    # the model of generation.py has read the pairs that are held out here
+    train_lm(Corpus.open('syntactic', s), LM, s, LM_SENTENCES, where="corpus NOT LIKE '%held out'")
+    lm = open_model(f'lm:{LM}', s)
     scorers, rows = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}, []
     for name, asked, outputs in systems_of(engine, held, s):
         real = engine.real_templates(outputs)
