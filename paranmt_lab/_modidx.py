@@ -4506,6 +4506,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                           'paranmt_lab/pages/back_translation.py'),
                                                     'paranmt_lab.pages.back_translation._sentences': ( 'pages.back_translation.html#_sentences',
                                                                                                        'paranmt_lab/pages/back_translation.py'),
+                                                    'paranmt_lab.pages.back_translation._translators': ( 'pages.back_translation.html#_translators',
+                                                                                                         'paranmt_lab/pages/back_translation.py'),
                                                     'paranmt_lab.pages.back_translation.back_translated': ( 'pages.back_translation.html#back_translated',
                                                                                                             'paranmt_lab/pages/back_translation.py'),
                                                     'paranmt_lab.pages.back_translation.job_facts': ( 'pages.back_translation.html#job_facts',

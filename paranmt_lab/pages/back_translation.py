@@ -38,6 +38,7 @@ from paranmt_lab.pages.parts import (
 )
 from .work import work_at_hand
 from ..settings import Settings, settings
+from ..translate.pieces import model_language
 from ..translate.protocol import Decoding, Hypothesis, decoding_told
 
 # %% ../../nbs/62_pages.back_translation.ipynb #c0447eb4
@@ -128,10 +129,15 @@ def listed(
 def _engine(name, stamp): return open_model(name, settings(), 'Translator')
 
 # %% ../../nbs/62_pages.back_translation.ipynb #ae4937c5
+def _translators(s):
+    "Models of other languages than English, with their folders."
+    return {name: folder for name, folder in models_at_hand(s, 'Translator').items()
+            if not name.startswith('generator:') and model_language(folder) != 'en'}
+
 @page_part
 def _own_sentence(s):
     "The box."
-    at_hand = models_at_hand(s, 'Translator')
+    at_hand = _translators(s)
     if not at_hand:
         return st.info('There is no translation model in this workspace. Train one: `paranmt translate train --help`',
                        icon=':material/inbox:')
