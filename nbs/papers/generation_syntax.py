@@ -11,6 +11,8 @@
     python nbs/papers/generation_syntax.py measure
         # generation.json, `syntax_measured`: figures on held-out pairs for the reference's template and for frequent
         # ones, beside a copy and the model `canonicaliser`, and twenty examples of our own sample
+    python nbs/papers/generation_syntax.py attention
+        # generation.json, `syntax_attention`: weights for the first three of these examples
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`. Every step resumes where it was stopped.
 `measure` needs the model and the corpus of `generation.py` too."""
@@ -199,6 +201,16 @@ def syntax_examples(engine, s):
             for a, b, c, d, e, x in zip(drawn, has, asked, outputs, engine.real_templates(outputs), similar)]
 
 
+def pictures(s):
+    "generation.json, `syntax_attention`: attention to the sentence, for the first three examples of `measure`."
+    engine, kept = open_generator('generator:syntactic', s), read_json(FILE)
+    found = []
+    for row in kept['syntax_measured']['examples'][:3]:
+        read, written, weights = engine.attention(row['sentence'], row['paraphrase'])
+        found.append(dict(read=read, written=written, weights=weights.double().round(decimals=3).tolist()))
+    write_json(FILE, kept | dict(syntax_attention=found))
+
+
 def measure(s):
     "generation.json, `syntax_measured`."
     run, engine, start = Run.open(s.runs, 'syntactic'), open_generator('generator:syntactic', s), time.process_time()
@@ -216,4 +228,5 @@ if __name__ == '__main__':
     elif step == 'templates': templates(s)
     elif step == 'train': train(s)
     elif step == 'measure': measure(s)
+    elif step == 'attention': pictures(s)
     else: raise SystemExit(__doc__)
