@@ -1,4 +1,5 @@
 """What several tests stand on."""
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,15 @@ from paranmt_lab.settings import settings
 LONGEST_FIRST = ('test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text',
                  'test_nmt', 'test_zoo', 'test_jupyter', 'test_workers', 'test_scoring', 'test_classifier',
                  'test_published')
+
+
+@pytest.fixture(autouse=True)
+def main_module():
+    """Streamlit's test harness leaves its script as the main module, and every process that is spawned later would run
+    it: ten seconds of imports for each."""
+    main = sys.modules['__main__']
+    yield
+    sys.modules['__main__'] = main
 
 
 def pytest_collection_modifyitems(items):
