@@ -118,12 +118,14 @@ def two_lines(
     cut = max(marks, default=most)
     return name[:cut], name[cut:]
 
+# %% ../../nbs/60_charts.lineage.ipynb #11ne0002
 def _lines(graph, at):
     "Points of the lines: along each name or passage, and bent from one column to the next."
     columns = {key: column for key, (column, _) in at.items()}
     links = {link for source, target in graph.links for link in pairwise(route(source, target, columns))}
+    links = sorted(links, key=str)
     rows = []
-    for source in {source for source, _ in links}:
+    for source in dict.fromkeys(source for source, _ in links):
         column, row = at[source]
         rows += [(f'along {source}', column + dx, row) for dx in (0, LABEL)]
     for source, target in links:
@@ -134,6 +136,7 @@ def _lines(graph, at):
     frame = pd.DataFrame(rows, columns=['line', 'x', 'y'])
     return frame.assign(order=frame.groupby('line').cumcount())
 
+# %% ../../nbs/60_charts.lineage.ipynb #11ne0005
 def lineage_chart(
     graph:Lineage, # Of `lineage`
 ) -> alt.LayerChart: # The chart; a click selects a thing (selection `thing`)

@@ -233,6 +233,7 @@ def _unusable(sentence, model):
                    f'--engine {escaped(model)} --source reference', icon=':material/content_cut:')
     return not 0 < words <= WORDS
 
+# %% ../../nbs/62_pages.generate.ipynb #usab0003
 def _all(request, stamp, found):
     "Everything about the paraphrases of a sentence."
     _show(request, stamp, found)
