@@ -659,9 +659,9 @@ def test_back_translation(page, workspace):
     assert not page.tab.query_selector('[data-testid=stMain] img')
     page.shot('back-translation-own')
     with Progress(1000, 'sentences', workspace / 'corpora/talk-reworded', every=0, show=False) as job:
-        job.advance(250, times_paper=3.4)
+        job.advance(250, pieces_per_second=34.)
         page.open('back-translation')
-        assert '250 of 1,000 sentences' in page.text() and '3.4 times the paper’s rate' in page.text()
+        assert '250 of 1,000 sentences' in page.text() and '34 target tokens a second' in page.text()
         page.shot('back-translation-live')
 
 

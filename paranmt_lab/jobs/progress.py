@@ -107,7 +107,8 @@ def _draw(self:Progress):
 @patch
 def _figures(self:Progress):
     "The latest figures as text."
-    return ' '.join(f'{k} {v:.4g}' if isinstance(v, float) else f'{k} {v}' for k, v in self.figures.items())
+    shown = lambda value: f'{value:.4g}' if isinstance(value, float) else f'{value}'
+    return ', '.join(f"{name.replace('_', ' ')} {shown(value)}" for name, value in self.figures.items())
 
 # %% ../../nbs/04_jobs.progress.ipynb #6055ede0
 @patch

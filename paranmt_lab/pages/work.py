@@ -32,7 +32,6 @@ def at_work(
 # %% ../../nbs/62_pages.work.ipynb #e3aebe08
 FIGURES = { # Further figures of a report, and their wording
     'loss': 'loss {:.3f}', 'pieces_per_second': '{:,.0f} target tokens a second',
-    'times_paper': '{:,.1f} times the paper’s rate with a full-sized model',
     'batches_halved': '{:,.0f} batches halved for lack of memory'}
 
 def _number(p, key):
