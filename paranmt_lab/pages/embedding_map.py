@@ -308,7 +308,7 @@ def _offer(pairs, wanted):
         jobs.pop(wanted).result.result() # raises what went wrong
         st.rerun()
     st.info(f'The map by {escaped(wanted[1])} has not been made yet. It takes some seconds (a quarter of a minute for '
-            '20,000 sentences; the first map after a start half a minute more) and is kept.', icon=':material/map:')
+            '20,000 sentences; the first map on a machine half a minute more) and is kept.', icon=':material/map:')
     if not st.button(f'Make the map of {pairs:,} pairs', type='primary', icon=':material/map:'): return
     for key in [key for key, job in jobs.items() if job.result.done()]: jobs.pop(key, None)
     jobs[wanted] = MapJob(worker, *wanted)
