@@ -36,7 +36,7 @@ def _coloured(frame, column, order=None):
         return coloured(frame, column, KINDS.get(column, 'names'), order, title=colour_title(column),
                         orient='right')
     scale = alt.Scale(range=list(RAMP), domain=[float(frame[column].min()), float(frame[column].max())])
-    legend = legend_above(title=colour_title(column), orient='right', gradientLength=220)
+    legend = legend_above(title=colour_title(column), orient='right', gradientLength=220, titleLimit=240)
     return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale, legend=legend)
 
 # %% ../../nbs/60_charts.maps.ipynb #57d903d7
