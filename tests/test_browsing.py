@@ -7,6 +7,7 @@ import pytest
 from paranmt_lab.browsing import index, orders
 from paranmt_lab.browsing.index import Browsing, index_corpus, is_indexed, missing_parts
 from paranmt_lab.browsing.rows import blocks_path
+from paranmt_lab.browsing.search import MOST, blocks_with, search_pairs, words_path
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
@@ -32,6 +33,9 @@ def same_answers(corpus):
         assert fast.sample(30, m, low, high, 3).equals(slow.sample(30, m, low, high, 3))
         for top in (False, True):
             assert fast.ordered(m, low, high, 40, 250, top).equals(slow.ordered(m, low, high, 40, 250, top))
+    texts = slow.frame(['pair_id', 'reference'])
+    hits = texts.pair_id[texts.reference.str.contains('69')].tolist()
+    assert sorted(np.concatenate([ids for ids, _ in fast.search('69', ['reference'])])) == sorted(hits)
 
 
 def test_an_interrupted_index_is_resumed(corpus, monkeypatch):
@@ -62,9 +66,10 @@ def test_an_outdated_or_damaged_index_is_not_used(corpus):
     same_answers(corpus)
     index_corpus(corpus, show=False)
     same_answers(corpus)
-    for path in (blocks_path(corpus, 0), corpus.folder / 'cache/browsing/trigram_overlap/order.npy'):
+    for path in (blocks_path(corpus, 0), words_path(corpus, 1),
+                 corpus.folder / 'cache/browsing/trigram_overlap/order.npy'):
         path.write_bytes(path.read_bytes()[:-300])
-    assert missing_parts(corpus) == ([0], ['trigram_overlap'])
+    assert missing_parts(corpus) == ([0, 1], ['trigram_overlap'])
     same_answers(corpus)
 
 
@@ -72,3 +77,23 @@ def test_an_id_that_is_not_there_is_named(corpus):
     index_corpus(corpus, show=False)
     with pytest.raises(ValueError, match='no pair 2000000030: shard 2 has 30 rows'):
         Browsing(corpus.folder).pairs_by_id([2_000_000_030])
+
+
+
+
+def test_the_index_of_words_finds_what_reading_all_texts_finds(tmp_path):
+    "Letters in the middle of words, over spaces, at both ends, in any case and of any alphabet."
+    rng, pieces = np.random.default_rng(0), ['a', 'b', 'A', 'ab', 'ü', 'Ü', ' ', ' ', '-', 'abba', 'İ', 'straße']
+    made = lambda most: ''.join(rng.choice(pieces, rng.integers(1, most)))
+    corpus = Corpus.create('made', replace(settings(), workspace=tmp_path))
+    sides = [[made(7) for _ in range(1500)] for _ in range(2)]
+    corpus.write_pairs(0, dict(reference=sides[0], translation=sides[1]))
+    corpus.write_pairs(1, dict(reference=[]))  # a shard may be empty
+    index_corpus(corpus, show=False)
+    ways = []
+    for words in {made(8) for _ in range(300)}:
+        fold = str.lower if words.isascii() and words == words.lower() else str  # as `contain` compares
+        hits = [i for i, texts in enumerate(zip(*sides)) if any(words in fold(text) for text in texts)]
+        assert np.concatenate([ids for ids, _ in search_pairs(corpus, words)]).tolist() == hits, words
+        ways.append(blocks_with(corpus, 0, words).mean() <= MOST)
+    assert 20 < sum(ways) < len(ways) - 20  # both by blocks and by row groups
