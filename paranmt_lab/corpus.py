@@ -65,10 +65,10 @@ def _cast(table, field):
 # %% ../nbs/02_corpus.ipynb #c160a2ba
 def _segments(table):
     "Segments as given; for rows without one, the segment of the source, or of the reference if there is no source."
-    given = _cast(table, PAIRS.field('segment'))
-    if not given.null_count: return given
+    segments = _cast(table, PAIRS.field('segment'))
+    if not segments.null_count: return segments
     texts = pc.coalesce(_cast(table, PAIRS.field('source')), table['reference'].combine_chunks()).to_pylist()
-    return pa.array([segment_of(t) if g is None else g for g, t in zip(given.to_pylist(), texts)], pa.int64())
+    return pa.array([segment_of(t) if g is None else g for g, t in zip(segments.to_pylist(), texts)], pa.int64())
 
 # %% ../nbs/02_corpus.ipynb #11cec008
 def _arrow(table):
@@ -91,8 +91,8 @@ def regular(
     "Check, order, cast and number a table of pairs."
     table = _arrow(table)
     _check_pairs(table, shard)
-    made = dict(pair_id=pa.array(np.arange(len(table)) + shard * SHARD), segment=_segments(table))
-    return pa.table([made[f.name] if f.name in made else _cast(table, f) for f in PAIRS], schema=PAIRS)
+    columns = dict(pair_id=pa.array(np.arange(len(table)) + shard * SHARD), segment=_segments(table))
+    return pa.table([columns[f.name] if f.name in columns else _cast(table, f) for f in PAIRS], schema=PAIRS)
 
 # %% ../nbs/02_corpus.ipynb #6815186b
 class Corpus:
@@ -156,12 +156,13 @@ def _types(schema):
     return {f.name: str(f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema}
 
 # %% ../nbs/02_corpus.ipynb #341196a6
-def _other_columns(found, expected):
+def _other_columns(columns, schema):
     "How the columns of a file differ from those expected, in words; empty where they do not."
-    differ = ([f'no column {n!r}' for n in expected if n not in found]
-              + [f'unknown column {n!r}' for n in found if n not in expected])
-    differ += [f'column {n!r} of type {found[n]}, expected {t}' for n, t in expected.items() if found.get(n, t) != t]
-    if not differ and list(found) != list(expected): differ = [f"columns in the order {', '.join(found)}"]
+    differ = ([f'no column {n!r}' for n in schema if n not in columns]
+              + [f'unknown column {n!r}' for n in columns if n not in schema])
+    differ += [f'column {n!r} of type {columns[n]}, expected {t}'
+               for n, t in schema.items() if columns.get(n, t) != t]
+    if not differ and list(columns) != list(schema): differ = [f"columns in the order {', '.join(columns)}"]
     return '; '.join(differ[:3]) + (f'; and {len(differ) - 3} more' if len(differ) > 3 else '')
 
 # %% ../nbs/02_corpus.ipynb #2a7fce23
@@ -178,13 +179,13 @@ def _misplaced(meta, shard):
 # %% ../nbs/02_corpus.ipynb #2281514f
 def _misfit(path, measure):
     "(footer, how the file differs from what belongs in its place)."
-    expected = pa.schema([(measure, pa.float32())]) if measure else PAIRS
+    schema = pa.schema([(measure, pa.float32())]) if measure else PAIRS
     try:
         meta = pq.read_metadata(path)
         columns = _types(meta.schema.to_arrow_schema())
     except (pa.ArrowException, OSError, ValueError) as e:
         return None, f'not a readable Parquet file ({str(e).splitlines()[0]})'
-    wrong = _other_columns(columns, _types(expected))
+    wrong = _other_columns(columns, _types(schema))
     return meta, wrong or ('' if measure else _misplaced(meta, _number(path.name)))
 
 # %% ../nbs/02_corpus.ipynb #37df5237
@@ -199,8 +200,8 @@ def _look(path):
 # %% ../nbs/02_corpus.ipynb #69812a6f
 def _holds(fact, stamp):
     "Whether a remembered fact is one, and about the file of this stamp."
-    shaped = isinstance(fact, list) and len(fact) == 3 and type(fact[1]) is int and isinstance(fact[2], str)
-    return shaped and fact[0] == stamp
+    is_fact = isinstance(fact, list) and len(fact) == 3 and type(fact[1]) is int and isinstance(fact[2], str)
+    return is_fact and fact[0] == stamp
 
 # %% ../nbs/02_corpus.ipynb #0613f195
 @patch
@@ -208,11 +209,11 @@ def _fact(self:Corpus, path, st=None):
     "[stamp, rows, checksum] of a file as it is now, or None where there is no file."
     try: st = st or path.stat()
     except FileNotFoundError: return None
-    seen = self._remembered()
+    facts = self._remembered()
     key = str(path)[len(str(self.folder)) + 1:]
     stamp = [st.st_ino, st.st_size, st.st_mtime_ns]
-    if not _holds(seen.get(key), stamp): seen[key] = [stamp, *_look(path)]
-    return seen[key]
+    if not _holds(facts.get(key), stamp): facts[key] = [stamp, *_look(path)]
+    return facts[key]
 
 # %% ../nbs/02_corpus.ipynb #b05acf88
 def _listing(folder):
@@ -224,14 +225,14 @@ def _listing(folder):
 @patch
 def _facts(self:Corpus, folder, wrong=None):
     "Facts of all shards in a folder, by file name; an unreadable shard raises, or goes with its reason into `wrong`."
-    before, found = len(self._remembered()), {}
+    before, facts = len(self._remembered()), {}
     for e in _listing(folder):
-        try: found[e.name] = self._fact(folder / e.name, e.stat())
+        try: facts[e.name] = self._fact(folder / e.name, e.stat())
         except ValueError as error:
             if wrong is None: raise
             wrong[e.name] = str(error)
     if len(self._remembered()) > before: self._remember()
-    return found
+    return facts
 
 # %% ../nbs/02_corpus.ipynb #d831f8a4
 _FACTS = 2 # Version of `cache/files.json`, raised where a file is looked at more closely than before
@@ -239,10 +240,10 @@ _FACTS = 2 # Version of `cache/files.json`, raised where a file is looked at mor
 @patch
 def _remembered(self:Corpus):
     if self._seen is None:
-        try: kept = json.loads((self.folder / 'cache/files.json').read_text())
-        except (OSError, ValueError): kept = None
-        known = isinstance(kept, dict) and kept.get('version') == _FACTS and isinstance(kept.get('files'), dict)
-        self._seen = kept['files'] if known else {}
+        try: content = json.loads((self.folder / 'cache/files.json').read_text())
+        except (OSError, ValueError): content = None
+        facts = content.get('files') if isinstance(content, dict) and content.get('version') == _FACTS else None
+        self._seen = facts if isinstance(facts, dict) else {}
     return self._seen
 
 # %% ../nbs/02_corpus.ipynb #31781d4f
@@ -477,14 +478,14 @@ def _score_command(name, measure, facts):
 def _measure_problems(self:Corpus, measure, facts):
     "Sentences about the files of one measure: unreadable ones, and those of other pairs than the corpus has."
     pairs, have = self._facts(self.folder / 'pairs', {}), self._facts(self.folder / 'measures' / measure)
-    damaged = {name: fact[2] for name, fact in have.items() if fact[1] < 0}
+    faults = {name: fact[2] for name, fact in have.items() if fact[1] < 0}
     misfit = [name for name, fact in have.items() if fact[1] >= 0 and name in pairs and fact[1:] != pairs[name][1:]]
     absent = [name for name in pairs if name not in have] if facts.get('status') == 'finished' else []
-    kinds = [(damaged, 'damaged'), (misfit, 'of other pairs than those beside it'), (absent, 'missing')]
-    said = [f'{what}: {_some(files)}' for files, what in kinds if files]
-    reason = f' ({next(iter(damaged.values()))})' if damaged else ''
-    if not said: return []
-    return [f"measure {measure} is not whole; {'; '.join(said)}{reason}; {_score_command(self.name, measure, facts)}"]
+    kinds = [(faults, 'damaged'), (misfit, 'of other pairs than those beside it'), (absent, 'missing')]
+    parts = [f'{what}: {_some(files)}' for files, what in kinds if files]
+    reason = f' ({next(iter(faults.values()))})' if faults else ''
+    if not parts: return []
+    return [f"measure {measure} is not whole; {'; '.join(parts)}{reason}; {_score_command(self.name, measure, facts)}"]
 
 # %% ../nbs/02_corpus.ipynb #5effb12a
 @patch
@@ -603,8 +604,8 @@ def _error(self:Corpus, e):
     first = str(e).splitlines()[0]
     if isinstance(e, _MISTAKES) and 'Failed to read file' not in first:
         return ValueError(f"{self.name}: {first.removesuffix('!')}; columns are {', '.join(self.known(None))}")
-    damaged = self.check()
-    files = '; '.join(f'{self.folder}/{r.file}: {r.problem}' for r in damaged.head(3).itertuples())
+    problems = self.check()
+    files = '; '.join(f'{self.folder}/{r.file}: {r.problem}' for r in problems.head(3).itertuples())
     return ValueError(f'{files} ({first})' if files else f'{self.folder}: {first}')
 
 # %% ../nbs/02_corpus.ipynb #1acc1d70
@@ -722,8 +723,8 @@ def _asking(con, sql):
                        con.execute('SELECT json_serialize_sql(?::VARCHAR)', [sql]).fetchall()[0][0])
     writes = sorted(set(nodes) - _ASKS)
     if writes or kinds != ['SELECT']:
-        found = ', '.join([*kinds, *writes]) or 'nothing'
-        raise duckdb.PermissionException(f'a corpus answers one SELECT and is not changed by it; found {found}')
+        names = ', '.join([*kinds, *writes]) or 'nothing'
+        raise duckdb.PermissionException(f'a corpus answers one SELECT and is not changed by it; found {names}')
     return sql
 
 # %% ../nbs/02_corpus.ipynb #939ffc1c
@@ -822,14 +823,14 @@ def summary(self:Corpus,
     m = quoted(self.numeric(measure))
     sql = f'SELECT count(*), count(*) - count({m}), min({m}), max({m}), avg({m}), stddev_pop({m}) FROM numbers'
     con = self.connect()
-    with self.answering(): found = con.execute(sql).fetchone()
-    return dict(zip(('pairs', 'no_value', 'low', 'high', 'mean', 'sd'), found))
+    with self.answering(): row = con.execute(sql).fetchone()
+    return dict(zip(('pairs', 'no_value', 'low', 'high', 'mean', 'sd'), row))
 
 # %% ../nbs/02_corpus.ipynb #70aeb556
 @patch
 def _edges(self:Corpus, measure, bins, range):
-    if range is None: found = self.summary(measure)
-    low, high = range or (found['low'], found['high'])
+    if range is None: figures = self.summary(measure)
+    low, high = range or (figures['low'], figures['high'])
     if not bins >= 1 or not (low is None or low <= high):
         raise ValueError(f'{bins} bins from {low} to {high}: expected at least 1 bin and low <= high')
     if low is None: low, high = 0, 1
@@ -882,13 +883,13 @@ def smallest(
 ) -> np.ndarray:                 # int64[n], fewer only where there are fewer
     "The `n` ids with the smallest shuffled numbers, in the order of these."
     if n < 0: raise ValueError(f'{n} pairs wanted, expected at least 0')
-    kept, limit = np.empty(0, np.int64), np.uint64(2**64 - 1)
+    best, limit = np.empty(0, np.int64), np.uint64(2**64 - 1)
     for ids in blocks:
-        kept = np.concatenate([kept, ids[shuffled(ids, seed) <= limit]])
-        if n and len(kept) > 2 * n + 100_000:
-            kept = _best(kept, n, seed)
-            limit = shuffled(kept[-1:], seed)[0]
-    return _best(kept, n, seed)
+        best = np.concatenate([best, ids[shuffled(ids, seed) <= limit]])
+        if n and len(best) > 2 * n + 100_000:
+            best = _best(best, n, seed)
+            limit = shuffled(best[-1:], seed)[0]
+    return _best(best, n, seed)
 
 # %% ../nbs/02_corpus.ipynb #f034b1e4
 @patch
@@ -904,8 +905,8 @@ def sample_ids(self:Corpus,
     "Ids of an exact seeded sample."
     con, tail = self.connect(), self._condition(measure, low, high, where)
     with self.answering():
-        found = con.sql(f'SELECT pair_id FROM {self._table_for(con, tail, params)}{tail}', params=params)
-        return smallest((b['pair_id'].to_numpy() for b in found.to_arrow_reader(100_000)), n, seed)
+        rows = con.sql(f'SELECT pair_id FROM {self._table_for(con, tail, params)}{tail}', params=params)
+        return smallest((b['pair_id'].to_numpy() for b in rows.to_arrow_reader(100_000)), n, seed)
 
 # %% ../nbs/02_corpus.ipynb #f52df39a
 @patch
@@ -938,10 +939,10 @@ def ordered(self:Corpus,
     "The pairs in (low, high] by their values."
     con, tail = self.connect(), self._condition(measure, low, high, where or 'true')
     table, by = self._table_for(con, tail, params), quoted(self.numeric(measure))
-    known = f'{tail} AND {by} IS NOT NULL ORDER BY {by} {"DESC" if highest else "ASC"}, pair_id'
+    clause = f'{tail} AND {by} IS NOT NULL ORDER BY {by} {"DESC" if highest else "ASC"}, pair_id'
     with self.answering():
-        found = con.sql(f'SELECT pair_id FROM {table}{known} LIMIT {int(n)} OFFSET {int(skip)}', params=params)
-        return self.pairs_by_id(found.to_arrow_table()['pair_id'].to_numpy(), columns)
+        rows = con.sql(f'SELECT pair_id FROM {table}{clause} LIMIT {int(n)} OFFSET {int(skip)}', params=params)
+        return self.pairs_by_id(rows.to_arrow_table()['pair_id'].to_numpy(), columns)
 
 # %% ../nbs/02_corpus.ipynb #7be10856
 MAKERS = ('import', 'translate', 'derive', 'generate') # Stages that make pairs; each corpus has one of them
@@ -949,8 +950,8 @@ MAKERS = ('import', 'translate', 'derive', 'generate') # Stages that make pairs;
 @patch
 def maker(self:Corpus) -> tuple[str, dict]: # Name of the stage and its manifest; ('', {}) for a corpus made by hand
     "The stage that made the pairs."
-    found = ((stage, self.manifest(stage)) for stage in MAKERS)
-    return next(((stage, facts) for stage, facts in found if facts), ('', {}))
+    stages = ((stage, self.manifest(stage)) for stage in MAKERS)
+    return next(((stage, facts) for stage, facts in stages if facts), ('', {}))
 
 # %% ../nbs/02_corpus.ipynb #15aa6cba
 def _inputs(facts): return [i['file'] for i in facts.get('inputs', []) if isinstance(i, dict) and 'file' in i]
@@ -958,8 +959,8 @@ def _inputs(facts): return [i['file'] for i in facts.get('inputs', []) if isinst
 def _words(name, stage, facts):
     "Words of the command that made a corpus, as far as the manifest tells."
     if stage == 'import':
-        published = facts.get('format') == 'paranmt'
-        return ['corpus', 'import-paranmt', name, *_inputs(facts)] if published else ['import', name, *_inputs(facts)]
+        words = ['corpus', 'import-paranmt'] if facts.get('format') == 'paranmt' else ['import']
+        return [*words, name, *_inputs(facts)]
     if stage == 'translate': return ['translate', 'run', str(facts.get('job', {}).get('source', 'BITEXT')), name]
     if stage == 'generate': return ['generate', 'run', 'MODEL', 'SENTENCE', '--save', name]
     return ['corpus', next(iter(facts.get('operation', {})), 'merge'), name, *facts.get('inputs', {})]
@@ -969,7 +970,7 @@ def _words(name, stage, facts):
 def command(self:Corpus) -> str: # Shell command in backquotes; empty for a corpus made by hand
     "The command that made the pairs, as typed or as the manifest tells; given again, it writes missing shards."
     stage, facts = self.maker()
-    if isinstance(typed := facts.get('command'), str) and typed: return f'`{typed}`'
+    if isinstance(text := facts.get('command'), str) and text: return f'`{text}`'
     return f'`paranmt {shlex.join(_words(self.name, stage, facts))}` with its options' if stage else ''
 
 # %% ../nbs/02_corpus.ipynb #9fa7c8e5
@@ -985,50 +986,50 @@ def unfinished(
 @patch
 def _recorded(self:Corpus, manifests):
     "Shard number to checksum, as the stage that made the pairs recorded it, or else the scorings; empty if none did."
-    stage, made = next(((stage, manifests[stage]) for stage in MAKERS if manifests.get(stage)), ('', {}))
-    if stage and unfinished(stage, made): return {}
-    scored = [m['inputs'] for name, m in manifests.items()
+    stage, facts = next(((stage, manifests[stage]) for stage in MAKERS if manifests.get(stage)), ('', {}))
+    if stage and unfinished(stage, facts): return {}
+    inputs = [m['inputs'] for name, m in manifests.items()
               if name.startswith('score-') and isinstance(m.get('inputs'), dict)]
-    listed = [made['checksums']] if 'checksums' in made else scored
-    return {int(k): str(v) for sums in listed for k, v in sums.items() if k.isdecimal()}
+    checksums = [facts['checksums']] if 'checksums' in facts else inputs
+    return {int(k): str(v) for sums in checksums for k, v in sums.items() if k.isdecimal()}
 
 # %% ../nbs/02_corpus.ipynb #3fc1e2b1
 def _shards_said(numbers): return _some(f'pairs/{_part(k)}' for k in sorted(numbers))
 
 # %% ../nbs/02_corpus.ipynb #75c27cd7
 @patch
-def _missing_shards(self:Corpus, there, recorded, manifests):
+def _missing_shards(self:Corpus, there, checksums, manifests):
     "Sentences about shards that are not there, and about pairs that are too few or too many."
-    stage, made = self.maker() if any(manifests.get(stage) for stage in MAKERS) else ('', {})
+    stage, facts = self.maker() if any(manifests.get(stage) for stage in MAKERS) else ('', {})
     again = f'restore from a copy, or give {self.command()} again' if stage else 'restore from a copy'
     highest = max(there, default=-1)
-    if missing := set(recorded or range(highest + 1)) - set(there):
-        return [f'{len(missing):,} of {len(recorded) or highest + 1:,} shards missing: '
+    if missing := set(checksums or range(highest + 1)) - set(there):
+        return [f'{len(missing):,} of {len(checksums) or highest + 1:,} shards missing: '
                 f'{_shards_said(missing)}; {again}']
-    rows, wanted = sum(max(n, 0) for n in there.values()), made.get('pairs')
-    if recorded or wanted in (None, rows) or -1 in there.values() or unfinished(stage, made): return []
-    return [f'{rows:,} pairs are there, but the manifest {stage!r} says {wanted:,}; {again}']
+    rows, pairs = sum(max(n, 0) for n in there.values()), facts.get('pairs')
+    if checksums or pairs in (None, rows) or -1 in there.values() or unfinished(stage, facts): return []
+    return [f'{rows:,} pairs are there, but the manifest {stage!r} says {pairs:,}; {again}']
 
 # %% ../nbs/02_corpus.ipynb #a271dc0b
 @patch
 def _shard_problems(self:Corpus, manifests, readable):
     "Sentences about the files of the pairs."
-    wrong, recorded, here = {}, self._recorded(manifests), f'{self.folder}/'
+    wrong, checksums, here = {}, self._recorded(manifests), f'{self.folder}/'
     facts = {_number(name): fact for name, fact in self._facts(self.folder / 'pairs', wrong).items()}
     there = {k: rows for k, (_, rows, _) in facts.items()} | {_number(name): -1 for name in wrong}
-    found = self._missing_shards(there, recorded, manifests)
-    if readable: found += [why.replace(here, '') for why in wrong.values()]
-    changed = [k for k, (_, _, sums) in facts.items() if recorded.get(k, sums) != sums]
-    if changed: found.append(f'changed since the manifests were written: {_shards_said(changed)}; {_AGAIN}')
-    if extra := set(there) - set(recorded or there):
-        found.append(f'not among the shards that the manifests list: '
-                     f'{_shards_said(extra)}; delete what was copied here by mistake')
+    sentences = self._missing_shards(there, checksums, manifests)
+    if readable: sentences += [why.replace(here, '') for why in wrong.values()]
+    changes = [k for k, (_, _, sums) in facts.items() if checksums.get(k, sums) != sums]
+    if changes: sentences.append(f'changed since the manifests were written: {_shards_said(changes)}; {_AGAIN}')
+    if extra := set(there) - set(checksums or there):
+        sentences.append(f'not among the shards that the manifests list: '
+                         f'{_shards_said(extra)}; delete what was copied here by mistake')
     strays = sorted(e.name for e in os.scandir(self.folder / 'pairs')
                     if '.parquet' in e.name[1:] and e.name[0] != '.' and not _is_shard(e.name))
     if strays:
-        found.append(f"not named as a shard, so not read: pairs/{_some(strays)}; "
-                     f"give it back a name like {_part(0)}, or move it away")
-    return found
+        sentences.append(f"not named as a shard, so not read: pairs/{_some(strays)}; "
+                         f"give it back a name like {_part(0)}, or move it away")
+    return sentences
 
 # %% ../nbs/02_corpus.ipynb #117a10c9
 @patch
@@ -1037,13 +1038,13 @@ def problems(self:Corpus,
     readable:bool=True, # Name shards that cannot be read too, not only those that are missing or too many
 ) -> list[str]:         # One sentence for each problem, with what to do; empty when all fits
     "Compare the files that are there with the manifests, by names, sizes and footers; `check` reads everything."
-    manifests, found = {}, []
+    manifests, sentences = {}, []
     for path in sorted(self.folder.glob('manifests/*.json')):
         try: manifests[path.stem] = _stage_facts(path)
-        except ValueError as e: found.append(str(e).replace(f'{self.folder}/', ''))
-    found += self._shard_problems(manifests, readable)
+        except ValueError as e: sentences.append(str(e).replace(f'{self.folder}/', ''))
+    sentences += self._shard_problems(manifests, readable)
     folders = sorted(p.name for p in self.folder.glob('measures/*') if p.is_dir()) if measures else []
-    return found + [text for m in folders for text in self._measure_problems(m, manifests.get(f'score-{m}', {}))]
+    return sentences + [text for m in folders for text in self._measure_problems(m, manifests.get(f'score-{m}', {}))]
 
 # %% ../nbs/02_corpus.ipynb #af5e2f9b
 @patch
@@ -1064,6 +1065,6 @@ def _unread(self:Corpus, path):
 def check(self:Corpus) -> pd.DataFrame: # file, problem; empty when all is well
     "Read every file again and name what does not fit."
     self._seen, here = {}, f'{self.folder}/'
-    found = [(str(p).removeprefix(here), why.replace(here, '')) for path in self.shards
-             for p, why in self._unread(path)]
-    return pd.DataFrame(found, columns=['file', 'problem'])
+    rows = [(str(p).removeprefix(here), why.replace(here, '')) for path in self.shards
+            for p, why in self._unread(path)]
+    return pd.DataFrame(rows, columns=['file', 'problem'])

@@ -21,10 +21,10 @@ def number(
 
 # %% ../nbs/01_fields.ipynb #4f797063
 def choice(
-    *known:str, # Values that can be chosen; the first one where none is given
-) -> Any:       # A field of a dataclass
+    *choices:str, # Values that can be chosen; the first one where none is given
+) -> Any:         # A field of a dataclass
     "A field that takes one of a few texts."
-    return field(default=known[0], metadata=dict(known=known))
+    return field(default=choices[0], metadata=dict(known=choices))
 
 # %% ../nbs/01_fields.ipynb #15e25bca
 def check_fields(
@@ -95,10 +95,10 @@ def build(
 
 def _check_names(kind, values):
     "Refuse names that no field has."
-    known = [f.name for _, f in flat_fields(kind)]
-    if unknown := [name for name in values if name not in known]:
+    names = [f.name for _, f in flat_fields(kind)]
+    if unknown := [name for name in values if name not in names]:
         raise TypeError(f"{kind.__name__} has no field {', '.join(map(repr, unknown))}; its fields are "
-                        f"{', '.join(known)}")
+                        f"{', '.join(names)}")
 
 # %% ../nbs/01_fields.ipynb #3f2831d8
 def alter(

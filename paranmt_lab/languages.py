@@ -55,6 +55,6 @@ def language_in_name(
     "Which language a bitext is in, by the name of its file."
     name = Path(path).name.lower()
     pairs = [{m[1], m[3]} for start in range(len(name)) if (m := _PAIR.match(name, start))]
-    found = {code for pair in pairs for english in ('en', 'eng') if english in pair
+    codes = {code for pair in pairs for english in ('en', 'eng') if english in pair
              for code in pair - {english} if len(code) == len(english) and is_language(code)}
-    return found.pop() if len(found) == 1 else ''
+    return codes.pop() if len(codes) == 1 else ''

@@ -284,16 +284,16 @@ def _place(slots, pool, at, points, i, j, h):
 @text_loop
 def _find(slots, pool, at, points, begins, ends, hashes):
     "Number of each token's type, 0 where it has none."
-    found = np.empty(len(begins), np.int32)
+    numbers = np.empty(len(begins), np.int32)
     for t in range(len(begins)):
-        found[t] = np.int64(slots[_place(slots, pool, at, points, begins[t], ends[t], hashes[t])] & LOW)
-    return found
+        numbers[t] = np.int64(slots[_place(slots, pool, at, points, begins[t], ends[t], hashes[t])] & LOW)
+    return numbers
 
 # %% ../nbs/04_lookup.ipynb #ee0eb2c8
 @text_loop
 def _insert(slots, pool, at, size, points, begins, ends, hashes):
     "Number of each token's type, and how many types there are now; a new one gets the next number."
-    found = np.empty(len(begins), np.int32)
+    numbers = np.empty(len(begins), np.int32)
     for t in range(len(begins)):
         i, j = np.int64(begins[t]), np.int64(ends[t])
         p = _place(slots, pool, at, points, i, j, hashes[t])
@@ -302,8 +302,8 @@ def _insert(slots, pool, at, size, points, begins, ends, hashes):
             size += 1
             at[size] = at[size - 1] + j - i
             slots[p] = hashes[t] >> HALF << HALF | np.uint64(size)
-        found[t] = np.int64(slots[p] & LOW)
-    return found, size
+        numbers[t] = np.int64(slots[p] & LOW)
+    return numbers, size
 
 # %% ../nbs/04_lookup.ipynb #0c760afd
 class TypeTable:
@@ -355,8 +355,8 @@ def insert(self:TypeTable,
 ) -> np.ndarray:    # int32 [T], their types' numbers
     "Number tokens; new types get new numbers."
     self._grow(len(tokens.begins), int((tokens.ends - tokens.begins).sum(dtype=np.int64)))
-    found, self.size = _insert(self._slots, self._pool, self._at, self.size, *tokens[:4])
-    return found
+    numbers, self.size = _insert(self._slots, self._pool, self._at, self.size, *tokens[:4])
+    return numbers
 
 # %% ../nbs/04_lookup.ipynb #0c8fa187
 @patch
@@ -402,33 +402,33 @@ def punctuation() -> np.ndarray:  # bool [1114112], whether a code point's categ
 @text_loop
 def _without(points, begins, ends, skip):
     "The tokens' characters but for those that `skip` names, and where each token is now."
-    kept, first, last, k = np.empty((ends - begins).sum(), np.uint32), np.empty_like(begins), np.empty_like(ends), 0
+    rest, first, last, k = np.empty((ends - begins).sum(), np.uint32), np.empty_like(begins), np.empty_like(ends), 0
     for t in range(len(begins)):
         first[t] = k
         for i in range(begins[t], ends[t]):
-            if not skip[points[i]]: kept[k], k = points[i], k + 1
+            if not skip[points[i]]: rest[k], k = points[i], k + 1
         last[t] = k
-    return kept[:k], first, last
+    return rest[:k], first, last
 
 # %% ../nbs/04_lookup.ipynb #99790d00
 def _numbers(vocabulary, tokens):
     "Number of each token in the vocabulary's table, 0 for the unknown."
     table = table_of(vocabulary)
-    found = table.find(tokens)
-    if vocabulary.policy == 'reference' and len(unknown := np.flatnonzero(found == 0)):
-        kept = _without(tokens.points, tokens.begins[unknown], tokens.ends[unknown], punctuation())
-        found[unknown] = table.find(Tokens(*kept, _hashes(*kept), tokens.offsets))
-    return found
+    numbers = table.find(tokens)
+    if vocabulary.policy == 'reference' and len(unknown := np.flatnonzero(numbers == 0)):
+        rest = _without(tokens.points, tokens.begins[unknown], tokens.ends[unknown], punctuation())
+        numbers[unknown] = table.find(Tokens(*rest, _hashes(*rest), tokens.offsets))
+    return numbers
 
 # %% ../nbs/04_lookup.ipynb #c5a7b1e7
 @text_loop
-def _settle(found, offsets, first, unknown, drop):
+def _settle(numbers, offsets, first, unknown, drop):
     "Flat ids and offsets: type 1 becomes `first`, 0 becomes `unknown` or nothing; no sentence stays empty."
     n, k = len(offsets) - 1, 0
-    ids, ends = np.empty(len(found) + n, np.int32), np.zeros(n + 1, np.int64)
+    ids, ends = np.empty(len(numbers) + n, np.int32), np.zeros(n + 1, np.int64)
     for s in range(n):
         for t in range(offsets[s], offsets[s + 1]):
-            if found[t]: ids[k], k = found[t] - 1 + first, k + 1
+            if numbers[t]: ids[k], k = numbers[t] - 1 + first, k + 1
             elif not drop: ids[k], k = unknown, k + 1
         if k == ends[s]: ids[k], k = unknown, k + 1
         ends[s + 1] = k

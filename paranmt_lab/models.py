@@ -251,8 +251,8 @@ def identity_of(
 def _folders(kind, s):
     "Name to folder of what may be a model of a kind; one of the workspace replaces a shipped one of its name."
     if kind == 'run': return {p.parent.name: p for p in sorted(s.runs.glob('*/encoder'))}
-    found = {p.name: p for models in (s.shipped / 'models', s.models) for p in models.glob('*')}
-    return dict(sorted(found.items()))
+    folders = {p.name: p for models in (s.shipped / 'models', s.models) for p in models.glob('*')}
+    return dict(sorted(folders.items()))
 
 # %% ../nbs/01_models.ipynb #5e9797a4
 def models_at_hand(
@@ -260,13 +260,13 @@ def models_at_hand(
     gives:str,    # Protocol or class that is needed, such as `Encoder`
 ) -> dict[str, Path]: # Name with its kind to folder, in the order of `KINDS`
     "Models that a kind recognises by its marks; a folder that two kinds recognise is the first one's."
-    found = {}
+    folders = {}
     for kind, row in KINDS.items():
         if gives not in row.gives or not row.marks: continue
         for name, place in _folders(kind, s).items():
             whole = all((place / mark).is_file() for mark in row.marks)
-            if whole and place not in found.values(): found[f'{kind}:{name}'] = place
-    return found
+            if whole and place not in folders.values(): folders[f'{kind}:{name}'] = place
+    return folders
 
 # %% ../nbs/01_models.ipynb #58c7e9b3
 def full_name(

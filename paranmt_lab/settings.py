@@ -57,8 +57,8 @@ DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', w
 NOT_KEYS = {'PARANMT_SETTINGS', 'PARANMT_DEBUG'}
 
 # %% ../nbs/00_settings.ipynb #96ccbebe
-def _unknown(key, where, spelled=str):
-    return SettingsError(f"{where}: unknown setting {spelled(key)!r}; known are {', '.join(map(spelled, DEFAULTS))}")
+def _unknown(key, where, spell=str):
+    return SettingsError(f"{where}: unknown setting {spell(key)!r}; known are {', '.join(map(spell, DEFAULTS))}")
 
 def _variable(key): return f'PARANMT_{key.upper()}'
 
@@ -78,38 +78,38 @@ def _raw_settings(
     environ:dict[str, str], # Environment variables
 ) -> dict[str, tuple[str, str]]: # Key to (value, where it was said)
     "Collect each setting as text together with the place it comes from, for the error messages."
-    found = {k: (v, 'default') for k, v in DEFAULTS.items()}
+    entries = {k: (v, 'default') for k, v in DEFAULTS.items()}
     if path:
         parser = configparser.ConfigParser(interpolation=None)
         try: parser.read_string(_ini_text(path), source=str(path))
         except configparser.Error as e: raise SettingsError(f'{path}: not a settings file: {e}') from None
         for key, value in (parser['paranmt'] if parser.has_section('paranmt') else {}).items():
             if key not in DEFAULTS: raise _unknown(key, path)
-            found[key] = value.strip(), str(path)
+            entries[key] = value.strip(), str(path)
     for name, value in environ.items():
         if not name.startswith('PARANMT_') or name in NOT_KEYS: continue
         key = name.removeprefix('PARANMT_').lower()
         if key not in DEFAULTS: raise _unknown(key, 'environment', _variable)
-        found[key] = value.strip(), f'environment variable {name}'
-    return found
+        entries[key] = value.strip(), f'environment variable {name}'
+    return entries
 
 # %% ../nbs/00_settings.ipynb #f8ad6f0d
-def _whole(key, found, low, high):
-    value, where = found[key]
+def _whole(key, entries, low, high):
+    value, where = entries[key]
     if not value.isdecimal() or not low <= int(value) <= high:
         raise SettingsError(f'{where}: {key} = {value!r}, expected a whole number from {low} to {high}')
     return int(value)
 
 # %% ../nbs/00_settings.ipynb #5cecffa5
-def _device(found):
-    value, where = found['device']
+def _device(entries):
+    value, where = entries['device']
     if not re.fullmatch(r'auto|cpu|cuda(:\d+)?', value):
         raise SettingsError(f'{where}: device = {value!r}, expected auto, cpu, cuda or cuda:N')
     return value
 
 # %% ../nbs/00_settings.ipynb #46604460
-def _folder(key, found, root, default):
-    value = found[key][0]
+def _folder(key, entries, root, default):
+    value = entries[key][0]
     return (root / Path(value).expanduser()).resolve() if value else default
 
 # %% ../nbs/00_settings.ipynb #f8ba5f1b
@@ -120,20 +120,20 @@ def load_settings(
     "Read, override, check. Raises `SettingsError` that names the key and the place."
     if path and not Path(path).is_file(): raise SettingsError(f'{path}: no such settings file')
     path = Path(path).resolve() if path else None
-    found = _raw_settings(path, os.environ if environ is None else environ)
+    entries = _raw_settings(path, os.environ if environ is None else environ)
     root = path.parent if path else Path.cwd()
-    workspace = _folder('workspace', found, root, root / 'data')
-    return Settings(root, workspace, _folder('resources', found, root, workspace / 'resources'),
-                    found['annotations'][0] or f"sqlite:///{workspace / 'annotations.sqlite'}", _device(found),
-                    _whole('workers', found, 0, 1024) or os.cpu_count() or 1, _whole('port', found, 1, 65535),
-                    tuple(found['researchers'][0].replace(',', ' ').split()))
+    workspace = _folder('workspace', entries, root, root / 'data')
+    return Settings(root, workspace, _folder('resources', entries, root, workspace / 'resources'),
+                    entries['annotations'][0] or f"sqlite:///{workspace / 'annotations.sqlite'}", _device(entries),
+                    _whole('workers', entries, 0, 1024) or os.cpu_count() or 1, _whole('port', entries, 1, 65535),
+                    tuple(entries['researchers'][0].replace(',', ' ').split()))
 
 # %% ../nbs/00_settings.ipynb #6d33764d
 def find_settings(
     start:Path|None=None, # Where to look from; None is the working folder
 ) -> Path|None:           # The settings file, or None where there is none
     "The nearest `settings.ini` that has a `[paranmt]` section."
-    if named := os.environ.get('PARANMT_SETTINGS'): return Path(named)
+    if path := os.environ.get('PARANMT_SETTINGS'): return Path(path)
     start = Path(start or Path.cwd()).resolve()
     for folder in (start, *start.parents, Path(__file__).resolve().parents[1] if '__file__' in globals() else start):
         file = folder / 'settings.ini'
@@ -217,7 +217,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def _full(error):
     "The number of the system's error if the disk is full, else None; libraries in Rust say it in their text only."
     number = getattr(error, 'errno', None)
-    if number is None and (told := re.search(r'\(os error (\d+)\)', str(error))): number = int(told[1])
+    if number is None and (match := re.search(r'\(os error (\d+)\)', str(error))): number = int(match[1])
     return number if number in FULL else None
 
 # %% ../nbs/00_settings.ipynb #72d0e103
@@ -286,13 +286,13 @@ def _back_in_place(folder):
 # %% ../nbs/00_settings.ipynb #49a16ac1
 @contextmanager
 def whole_folder(
-    folder:Path,                  # Folder to make
-    replaced:Callable[[Path], bool], # Whether one that is there and holds something may be replaced
-) -> Iterator[Path]:              # Empty folder beside it, to fill instead
+    folder:Path,                        # Folder to make
+    may_replace:Callable[[Path], bool], # Whether one that is there and holds something may be replaced
+) -> Iterator[Path]:                    # Empty folder beside it, to fill instead
     "Make a folder wholly or not at all."
     folder = Path(folder).absolute()
     _back_in_place(folder)
-    if folder.exists() and not (folder.is_dir() and (replaced(folder) or not any(folder.iterdir()))):
+    if folder.exists() and not (folder.is_dir() and (may_replace(folder) or not any(folder.iterdir()))):
         raise ValueError(f'{folder} holds something else; name a new folder')
     part, old = (temporary_beside(folder, end) for end in ('part', 'old'))
     shutil.rmtree(part, ignore_errors=True)
@@ -352,23 +352,23 @@ _JSON = {dict: 'an object', list: 'a list', str: 'text', bool: 'true or false',
          int: 'a number', float: 'a number', type(None): 'null'}
 
 def read_object(
-    path:Path,             # File to read
-    required:dict|None=None, # Key to its type or types, for keys that must be there
+    path:Path,               # File to read
+    keys:dict|None=None,     # Key to its type or types, for keys that must be there
     optional:dict|None=None, # The same for keys that may be there
-    remedy:str=_RESTORE,   # Said at the end of the error
-) -> dict:                 # What it holds
+    remedy:str=_RESTORE,     # Said at the end of the error
+) -> dict:                   # What it holds
     "Read a JSON object and check the types of its keys."
-    required, optional = required or {}, optional or {}
-    found = read_json(path, remedy)
-    if not isinstance(found, dict):
-        raise ValueError(f'{path}: expected an object, found {_JSON[type(found)]}; {remedy}')
-    if missing := [k for k in required if k not in found]: raise ValueError(f'{path}: no key {missing[0]!r}; {remedy}')
-    for key, types in (optional | required).items():
+    keys, optional = keys or {}, optional or {}
+    content = read_json(path, remedy)
+    if not isinstance(content, dict):
+        raise ValueError(f'{path}: expected an object, found {_JSON[type(content)]}; {remedy}')
+    if missing := [k for k in keys if k not in content]: raise ValueError(f'{path}: no key {missing[0]!r}; {remedy}')
+    for key, types in (optional | keys).items():
         types = types if isinstance(types, tuple) else (types,)
-        if key in found and type(found[key]) not in types:
-            expected = ' or '.join(dict.fromkeys(_JSON[t] for t in types))
-            raise ValueError(f'{path}: {key} is {_JSON[type(found[key])]}, expected {expected}; {remedy}')
-    return found
+        if key in content and type(content[key]) not in types:
+            names = ' or '.join(dict.fromkeys(_JSON[t] for t in types))
+            raise ValueError(f'{path}: {key} is {_JSON[type(content[key])]}, expected {names}; {remedy}')
+    return content
 
 # %% ../nbs/00_settings.ipynb #9537a742
 def checksum(

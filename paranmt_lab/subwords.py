@@ -118,9 +118,9 @@ def learn_morphs(
     words = _words(sentences)
     if not words: raise ValueError('no morphs can be learned; there is no text')
     counts = Counter(dict.fromkeys(set().union(*words), 1)) + Counter(_morphs(words))
-    kept = sorted(counts.items(), key=lambda p: (len(p[0]) > 1, -p[1], p[0]))[:size]  # characters first, for new words
-    total = sum(n for _, n in kept)
-    return _unigram_model({piece: log(n / total) for piece, n in kept})
+    morphs = sorted(counts.items(), key=lambda p: (len(p[0]) > 1, -p[1], p[0]))[:size] # characters first, for new words
+    total = sum(n for _, n in morphs)
+    return _unigram_model({piece: log(n / total) for piece, n in morphs})
 
 # %% ../nbs/02_subwords.ipynb #b98d22bc
 SEGMENTERS: dict[str, Callable[[Iterable[str], int], bytes]] = {'subword': learn_pieces, 'morph': learn_morphs}

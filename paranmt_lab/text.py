@@ -195,9 +195,9 @@ def build(cls:Vocabulary,
     "Count tokens and keep the frequent ones."
     counter = Counter()
     for tokens in sentences: counter.update(tokens)
-    kept = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
-    kept = sorted(kept, key=lambda p: (-p[1], p[0]))[:max_size]
-    return cls([t for t, _ in kept], [n for _, n in kept], policy, split)
+    rows = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
+    rows = sorted(rows, key=lambda p: (-p[1], p[0]))[:max_size]
+    return cls([t for t, _ in rows], [n for _, n in rows], policy, split)
 
 # %% ../nbs/01_text.ipynb #d851ebfd
 @patch
@@ -308,7 +308,7 @@ def read_vectors(
 ) -> tuple[list[str], np.ndarray]:     # n tokens in the order of the file; float32 [n, dim]
     "Read pretrained word vectors."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}, expected at least 1')
-    wanted, dim, flat, seen = None if tokens is None else set(tokens), None, array('f'), {}
+    vocabulary, dim, flat, numbers = None if tokens is None else set(tokens), None, array('f'), {}
     with _lines(path) as lines:
         for number, line in lines:
             if number == 1 and re.fullmatch(rb'\d+ \d+ *', line): dim = int(line.split()[1]); continue
@@ -317,9 +317,9 @@ def read_vectors(
                 raise VectorFileError(f'{path}:{number}: expected a token and its numbers, '
                                       f'found {len(line.split())} fields')
             token, values = _vector(line.rstrip(b' '), dim, f'{path}:{number}')
-            if token in seen or wanted is not None and token not in wanted: continue
-            seen[token] = number
+            if token in numbers or vocabulary is not None and token not in vocabulary: continue
+            numbers[token] = number
             flat.extend(values)
-            if len(seen) == limit: break
+            if len(numbers) == limit: break
     if dim is None: raise VectorFileError(f'{path}:1: the file is empty')
-    return list(seen), np.array(flat, np.float32).reshape(len(seen), dim)
+    return list(numbers), np.array(flat, np.float32).reshape(len(numbers), dim)

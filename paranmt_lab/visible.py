@@ -30,5 +30,5 @@ def visible(
 ) -> str:        # The same for text without invisible characters
     "Text with its invisible characters shown by their number."
     if text.isascii() and text.isprintable(): return text
-    spelled = {m.start() for m in JOINED.finditer(text)}
-    return ''.join(c if i in spelled or c in keep else _shown(c) for i, c in enumerate(text))
+    places = {m.start() for m in JOINED.finditer(text)}
+    return ''.join(c if i in places or c in keep else _shown(c) for i, c in enumerate(text))

@@ -226,12 +226,12 @@ def number_of(
 # %% ../../nbs/20_bitext.base.ipynb #b088f030
 def _numbers(values, options):
     "(numbers of the measures, why a row is to be rejected); the values keep their roles alone."
-    found = {}
+    numbers = {}
     for name, column in (options.measures or {}).items():
-        try: found[name] = number_of(values.get(MEASURE + name))
+        try: numbers[name] = number_of(values.get(MEASURE + name))
         except (TypeError, ValueError): return None, f'column {column}: no finite number'
-    for name in found: values.pop(MEASURE + name, None)
-    return found or None, None
+    for name in numbers: values.pop(MEASURE + name, None)
+    return numbers or None, None
 
 # %% ../../nbs/20_bitext.base.ipynb #b2dfa381
 def checked(

@@ -118,8 +118,8 @@ _NO_XML = re.compile('[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]')
 def _declared(head, file):
     "The character set by byte-order mark or XML declaration."
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)): return 'utf-16'
-    said = re.match(rb'(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,99}encoding=["\']([\w.:-]+)', head)
-    name = charset(said[1].decode(), file) if said else 'utf-8'
+    match = re.match(rb'(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,99}encoding=["\']([\w.:-]+)', head)
+    name = charset(match[1].decode(), file) if match else 'utf-8'
     return 'utf-8-sig' if name == 'utf-8' else name
 
 # %% ../../nbs/20_bitext.catalogues.ipynb #cad2cb7a
@@ -142,8 +142,8 @@ def languages_of_catalogue(
 ) -> set[str]:  # Codes, English left out
     "Languages that the first megabyte of a catalogue names."
     with file.open() as stream: head = stream.read(1 << 20).replace(b'\0', b'') # UTF-16 too
-    found = {plain_language(code) for m in _LANGUAGES[kind].finditer(head) if is_language(code := m[1].decode())}
-    return found - {'en'}
+    codes = {plain_language(code) for m in _LANGUAGES[kind].finditer(head) if is_language(code := m[1].decode())}
+    return codes - {'en'}
 
 # %% ../../nbs/20_bitext.catalogues.ipynb #b50e5513
 def _fed(parser, stream, file):
@@ -166,11 +166,11 @@ def read_tmx(
     options:Options=Options(), # Language of the sources, where the file has several; the references are English
 ) -> Iterator[tuple[int, dict]|Fault]:
     "Pairs of a translation memory."
-    found = {options.source_lang.lower()} if options.source_lang else languages_of_catalogue('tmx', file)
-    if len(found) != 1:
-        raise BitextError(f"{file.path}: languages beside English: {', '.join(sorted(found)) or 'none'}; "
+    languages = {options.source_lang.lower()} if options.source_lang else languages_of_catalogue('tmx', file)
+    if len(languages) != 1:
+        raise BitextError(f"{file.path}: languages beside English: {', '.join(sorted(languages)) or 'none'}; "
                           'say which one is the source: --source-lang de')
-    units = TmxUnits({found.pop(): 'source', 'en': 'reference'}, options.longest)
+    units = TmxUnits({languages.pop(): 'source', 'en': 'reference'}, options.longest)
     parser = _parser(units)
     with file.open() as stream:
         for _ in _fed(parser, stream, file):
@@ -222,13 +222,13 @@ def take(self:PoEntry,
     text:str,  # A keyword with its string, or a string alone
 ) -> bool:     # Whether the line was one of a catalogue
     "A field, or the continuation of the last one, as long as the entry is not over-long."
-    found = _FIELD.fullmatch(text)
-    if not found or not (found[1] or self.last): return False
-    if found[1]: self.last = (self.forms, int(found[2] or 0)) if found[1] == 'msgstr' else (self.fields, found[1])
+    match = _FIELD.fullmatch(text)
+    if not match or not (match[1] or self.last): return False
+    if match[1]: self.last = (self.forms, int(match[2] or 0)) if match[1] == 'msgstr' else (self.fields, match[1])
     fields, key = self.last
-    self.line, self.size = self.line or line, self.size + len(found[3])
+    self.line, self.size = self.line or line, self.size + len(match[3])
     if self.size > LINE: self.flags.add(f'over {LINE:,} characters')
-    else: fields[key] = fields.get(key, '') + _unescaped(found[3])
+    else: fields[key] = fields.get(key, '') + _unescaped(match[3])
     return True
 
 # %% ../../nbs/20_bitext.catalogues.ipynb #34d94604
@@ -245,8 +245,8 @@ def pairs(self:PoEntry) -> Iterator[tuple[int, dict]|Fault]:
 # %% ../../nbs/20_bitext.catalogues.ipynb #cfc21836
 def _header_charset(text, file):
     "Character set that a header names; the template's placeholder counts as UTF-8."
-    said = re.search(r'charset=([\w.:-]+)', text)
-    return charset(said[1], file) if said and said[1] != 'CHARSET' else 'utf-8'
+    match = re.search(r'charset=([\w.:-]+)', text)
+    return charset(match[1], file) if match and match[1] != 'CHARSET' else 'utf-8'
 
 # %% ../../nbs/20_bitext.catalogues.ipynb #664e72fb
 def _recoded(text, name):

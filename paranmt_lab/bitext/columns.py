@@ -66,17 +66,17 @@ def language_of_columns(
 ) -> str:            # The one language beside `en`, as in `cs` or `translation.cs`; '' where there is none, or several
     "Which language the names of columns say."
     plain = [n.strip().lower().removeprefix('translation.') for n in names]
-    found = {n for n in plain if len(n) == 2 and n != 'en' and is_language(n)}
-    found = found - {'id', 'no'} or found # beside another one these are numbers
-    return found.pop() if len(found) == 1 and 'en' in plain and not set(plain) & set(ALIASES['source']) else ''
+    codes = {n for n in plain if len(n) == 2 and n != 'en' and is_language(n)}
+    codes = codes - {'id', 'no'} or codes # beside another one these are numbers
+    return codes.pop() if len(codes) == 1 and 'en' in plain and not set(plain) & set(ALIASES['source']) else ''
 
 # %% ../../nbs/20_bitext.columns.ipynb #6051609f
 def _known(names, options):
     "Columns whose names are known."
     plain = {n.strip().lower(): n for n in reversed(names)}
     lang = options.source_lang.lower() or language_of_columns(names)
-    known = ALIASES | {'source': (*ALIASES['source'], *((lang, f'translation.{lang}') if lang else ()))}
-    return {role: plain[found] for role in ROLES if (found := next((a for a in known[role] if a in plain), None))}
+    aliases = ALIASES | {'source': (*ALIASES['source'], *((lang, f'translation.{lang}') if lang else ()))}
+    return {role: plain[alias] for role in ROLES if (alias := next((a for a in aliases[role] if a in plain), None))}
 
 # %% ../../nbs/20_bitext.columns.ipynb #7e8dae93
 def find_columns(
@@ -84,8 +84,8 @@ def find_columns(
     options:Options=Options(), # What the caller knows
 ) -> dict[str, str|int]:       # Role to name, or to the caller's position
     "Find the role of each column; those of no role are left alone."
-    found = _chosen(names, options.columns) if options.columns else _known(names, options)
-    if set(found).issuperset(needed(found)): return found
+    roles = _chosen(names, options.columns) if options.columns else _known(names, options)
+    if set(roles).issuperset(needed(roles)): return roles
     raise BitextError(f'columns {names[:40]} hold no pair: '
                       'expected reference and source, or reference and translation, under names such as '
                       f"{', '.join(a for r in TEXT_ROLES for a in ALIASES[r][:3])}; say which is which: "
@@ -98,15 +98,15 @@ def with_measures(
     options:Options,         # What the caller knows
 ) -> dict[str, str|int]:     # The same, and the columns of measures
     "Add the columns that numbers come along from."
-    wanted = options.measures or {}
-    if absent := [c for c in wanted.values() if isinstance(c, str) and c not in names]:
+    measures = options.measures or {}
+    if absent := [c for c in measures.values() if isinstance(c, str) and c not in names]:
         raise BitextError(f'no column {absent[0]!r} for a measure; there are {names[:40]}')
-    return take | {MEASURE + name: column for name, column in wanted.items()}
+    return take | {MEASURE + name: column for name, column in measures.items()}
 
 # %% ../../nbs/20_bitext.columns.ipynb #249f6072
-def _separator(quoted, text):
+def _separator(has_quotes, text):
     "The separator of a table: a tab, or in CSV of four the one its first line has most of."
-    return max(',;\t|', key=text.count) if quoted else '\t'
+    return max(',;\t|', key=text.count) if has_quotes else '\t'
 
 # %% ../../nbs/20_bitext.columns.ipynb #afffd266
 def sample_lines(
@@ -124,9 +124,9 @@ _TITLES = {alias for aliases in ALIASES.values() for alias in aliases}
 
 def _looks_like_names(first, rest):
     "Whether two fields read like names of columns: lower case and one word, or a known name, above rows of sentences."
-    named = all(map(_NAME.fullmatch, first)) or any(f.strip().lower() in _TITLES for f in first)
+    has_names = all(map(_NAME.fullmatch, first)) or any(f.strip().lower() in _TITLES for f in first)
     sentences = sum(any(' ' in f for f in row) for row in rest)
-    return named and sentences > len(rest) / 2
+    return has_names and sentences > len(rest) / 2
 
 # %% ../../nbs/20_bitext.columns.ipynb #20402767
 def looks_quoted(
@@ -152,19 +152,19 @@ def layout(
     if options.columns and all(isinstance(c, int) for c in columns):
         return False, with_measures(dict(options.columns), first, options), max(usual, 1 + max(columns))
     if options.columns or _names_a_pair(first, options):
-        found = with_measures(find_columns(first, options), first, options)
-        take = {role: c if isinstance(c, int) else first.index(c) for role, c in found.items()}
+        roles = with_measures(find_columns(first, options), first, options)
+        take = {role: c if isinstance(c, int) else first.index(c) for role, c in roles.items()}
         return True, take, max(len(first), 1 + max(take.values()))
     if usual == 2 and not options.measures and not _looks_like_names(first, rows[1:]):
         return False, dict(source=0, reference=1), 2
-    numbered = ', '.join(f'{i} {text[:30]!r}' for i, text in enumerate(first[:20]))
+    listing = ', '.join(f'{i} {text[:30]!r}' for i, text in enumerate(first[:20]))
     if usual == 2:
-        raise BitextError(f'the first row looks like a header of unknown names ({numbered}): name them, --columns '
+        raise BitextError(f'the first row looks like a header of unknown names ({listing}): name them, --columns '
                           f'source={first[0]},reference={first[1]}; or, if it is a pair, '
                           '--columns source=0,reference=1')
     raise BitextError(
         f'no header, and {usual} fields in most lines: say which are which by their numbers, for instance --columns '
-        f"source=0,reference=1 (in Python columns={{'source': 0, 'reference': 1}}); the first row is {numbered}")
+        f"source=0,reference=1 (in Python columns={{'source': 0, 'reference': 1}}); the first row is {listing}")
 
 # %% ../../nbs/20_bitext.columns.ipynb #7e62fac0
 def _csv_fields(text, separator):
@@ -174,15 +174,15 @@ def _csv_fields(text, separator):
 # %% ../../nbs/20_bitext.columns.ipynb #4c82bfa5
 def _gathered(first, more):
     "Lines from `first` on until the quotation marks are even; None where they never are."
-    taken, odd, size = [first], first[1].count('"') % 2, len(first[1])
+    group, odd, size = [first], first[1].count('"') % 2, len(first[1])
     while odd:
         item = more()
-        if item is None: return taken, False
-        taken.append(item)
+        if item is None: return group, False
+        group.append(item)
         size += len(item[1])
-        if isinstance(item, Fault) or size > LINE: return taken, False
+        if isinstance(item, Fault) or size > LINE: return group, False
         odd ^= item[1].count('"') % 2
-    return taken, True
+    return group, True
 
 # %% ../../nbs/20_bitext.columns.ipynb #8af2db42
 def csv_rows(
@@ -191,27 +191,27 @@ def csv_rows(
     width:int|None=None,                   # Fields a row must have; None takes any
 ) -> Iterator[tuple[int, list[str]]|Fault]:
     "Rows of fields, with the number of their first line."
-    held = deque()
-    more = lambda: held.popleft() if held else next(items, None)
+    queue = deque()
+    more = lambda: queue.popleft() if queue else next(items, None)
     while (first := more()) is not None:
         if isinstance(first, Fault): yield first; continue
-        taken, closed = _gathered(first, more)
-        fields = _csv_fields('\n'.join(t for _, t in taken), separator) if closed else None
-        if fields is not None and (len(taken) == 1 or width in (None, len(fields))): yield first[0], fields; continue
-        held.extendleft(reversed(taken[1:]))
+        group, is_whole = _gathered(first, more)
+        fields = _csv_fields('\n'.join(t for _, t in group), separator) if is_whole else None
+        if fields is not None and (len(group) == 1 or width in (None, len(fields))): yield first[0], fields; continue
+        queue.extendleft(reversed(group[1:]))
         yield Fault(first[0], 'unclosed or misplaced quotation mark', first[1])
 
 # %% ../../nbs/20_bitext.columns.ipynb #70993a57
-def _rows(items, separator, width, quoted):
-    if quoted: return csv_rows(items, separator, width)
+def _rows(items, separator, width, has_quotes):
+    if has_quotes: return csv_rows(items, separator, width)
     return (i if isinstance(i, Fault) else (i[0], i[1].split('\t')) for i in items)
 
 # %% ../../nbs/20_bitext.columns.ipynb #68f72239
-def _laid_out(file, options, quoted):
+def _laid_out(file, options, has_quotes):
     "Separator and layout of a table."
     sample = sample_lines(file)
-    separator = _separator(quoted, (sample or [''])[0])
-    rows = [r[1] for r in _rows(iter(enumerate(sample, 1)), separator, None, quoted) if not isinstance(r, Fault)]
+    separator = _separator(has_quotes, (sample or [''])[0])
+    rows = [r[1] for r in _rows(iter(enumerate(sample, 1)), separator, None, has_quotes) if not isinstance(r, Fault)]
     try: return separator, *layout(rows or [['', '']], options)
     except BitextError as e: raise BitextError(f'{file.path}: {e}') from None
 
@@ -219,12 +219,12 @@ def _laid_out(file, options, quoted):
 def read_delimited(
     file:Input,                # TSV or CSV
     options:Options=Options(), # Columns, where the file does not name them
-    quoted:bool=False,         # Whether quotation marks enclose fields, as in CSV
+    has_quotes:bool=False,     # Whether quotation marks enclose fields, as in CSV
 ) -> Iterator[tuple[int, dict]|Fault]:
     "Pairs of a table in text."
-    separator, header, take, width = _laid_out(file, options, quoted)
+    separator, header, take, width = _laid_out(file, options, has_quotes)
     with file.open() as stream:
-        for row in _rows(lines(stream), separator, width, quoted):
+        for row in _rows(lines(stream), separator, width, has_quotes):
             if isinstance(row, Fault): yield row
             elif len(row[1]) != width:
                 yield Fault(row[0], f'expected {width} fields, found {len(row[1])}', separator.join(row[1]))
@@ -244,16 +244,16 @@ def _object(text):
     return dict(_flat(value)) if isinstance(value, dict) else None
 
 # %% ../../nbs/20_bitext.columns.ipynb #de888bc1
-def _values(found, take):
+def _values(row, take):
     "Values by role; the number of a segment becomes text, that of a sentence stays and is found out."
-    return {role: str(v) if isinstance(v := found.get(name), int) and role not in TEXT_ROLES else v
+    return {role: str(v) if isinstance(v := row.get(name), int) and role not in TEXT_ROLES else v
             for role, name in take.items()}
 
 # %% ../../nbs/20_bitext.columns.ipynb #99822f7a
-def _missing(found, take):
+def _missing(row, take):
     "Why an object gives no pair."
     if not take: return 'no fields of a pair'
-    absent = [str(take[role]) for role in needed(take) if take[role] not in found]
+    absent = [str(take[role]) for role in needed(take) if take[role] not in row]
     return absent and f"no field {' and '.join(absent)}"
 
 # %% ../../nbs/20_bitext.columns.ipynb #2e8b5f82
@@ -266,10 +266,10 @@ def read_jsonl(
     with file.open() as stream:
         for item in lines(stream):
             if isinstance(item, Fault): yield item; continue
-            found = _object(item[1])
-            if found and not take and _names_a_pair(list(found), options): take = find_columns(list(found), options)
-            why = 'no JSON object' if found is None else _missing(found, take)
-            yield Fault(item[0], why, item[1]) if why else (item[0], _values(found, take | measures))
+            row = _object(item[1])
+            if row and not take and _names_a_pair(list(row), options): take = find_columns(list(row), options)
+            why = 'no JSON object' if row is None else _missing(row, take)
+            yield Fault(item[0], why, item[1]) if why else (item[0], _values(row, take | measures))
 
 # %% ../../nbs/20_bitext.columns.ipynb #5a0c5deb
 def _leaves(schema, prefix=''):

@@ -57,7 +57,7 @@ class Format:
 FORMATS = {
     'moses': Format(read_moses, (), 'two text files, line by line: the source first, then the English reference'),
     'tsv': Format(read_delimited, ('.tsv', '.tab'), 'a table with tabs, with or without a header'),
-    'csv': Format(partial(read_delimited, quoted=True), ('.csv',),
+    'csv': Format(partial(read_delimited, has_quotes=True), ('.csv',),
                   'a table with commas or semicolons and quotation marks'),
     'jsonl': Format(read_jsonl, ('.jsonl', '.ndjson', '.json'), 'a JSON object a line'),
     'tmx': Format(read_tmx, ('.tmx',), 'a translation memory'),
@@ -77,7 +77,7 @@ _MARKS = {b'\xde\x12\x04\x95': 'mo', b'\x95\x04\x12\xde': 'mo', b'PAR1': 'parque
 
 def _by_content(head):
     "Format by the first bytes, None where they say nothing."
-    if known := _MARKS.get(head[:4]): return known
+    if kind := _MARKS.get(head[:4]): return kind
     return 'tmx' if b'<tmx' in head and head.lstrip(b'\xef\xbb\xbf \r\n').startswith(b'<') else None
 
 # %% ../../nbs/20_bitext.importing.ipynb #e2f462d1
@@ -142,8 +142,8 @@ def passed_over(
     "Files of the folders that are not read."
     read = {i.path for _, inputs in readings for i in inputs}
     folders = [p for p in map(Path, [paths] if isinstance(paths, (str, Path)) else paths) if p.is_dir()]
-    found = [(f, f.relative_to(folder).parts) for folder in folders for f in sorted(folder.rglob('*')) if f.is_file()]
-    return [f for f, parts in found if f not in read and not any(part.startswith('.') for part in parts)]
+    files = [(f, f.relative_to(folder).parts) for folder in folders for f in sorted(folder.rglob('*')) if f.is_file()]
+    return [f for f, parts in files if f not in read and not any(part.startswith('.') for part in parts)]
 
 # %% ../../nbs/20_bitext.importing.ipynb #729acd2e
 def _english(path): return path.name.removesuffix('.gz').endswith(('.en', '.eng'))
@@ -203,20 +203,20 @@ def with_language(
 ) -> Options:                               # The same, and the language of the sources where there are any
     "Find out which language the sources are in, where the caller does not say it; ask where nothing does."
     if options.source_lang: return options
-    found = {}
+    languages = {}
     for kind, inputs in readings:
-        said, path = _said(kind, inputs, options), inputs[0].path
-        if len(said) > 1:
-            raise BitextError(f"{path}: its name and its data say different languages ({', '.join(said)}); "
-                              f'say which one the sources are in: --source-lang {min(said)}')
-        for language, code in said.items(): found.setdefault(language, (code, path))
-        if not said and _needs_language(kind, inputs, options):
+        codes, path = _said(kind, inputs, options), inputs[0].path
+        if len(codes) > 1:
+            raise BitextError(f"{path}: its name and its data say different languages ({', '.join(codes)}); "
+                              f'say which one the sources are in: --source-lang {min(codes)}')
+        for language, code in codes.items(): languages.setdefault(language, (code, path))
+        if not codes and _needs_language(kind, inputs, options):
             raise BitextError(f'{path}: neither its name nor its data say which language the sources are in; '
                               "say it: --source-lang de (in Python source_lang='de')")
-    if len(found) > 1:
-        told = ', '.join(f'{code} ({path})' for code, path in found.values())
-        raise BitextError(f'the files are in several languages: {told}; import each language as a corpus of its own')
-    return replace(options, source_lang=next(iter(found.values()))[0]) if found else options
+    if len(languages) > 1:
+        text = ', '.join(f'{code} ({path})' for code, path in languages.values())
+        raise BitextError(f'the files are in several languages: {text}; import each language as a corpus of its own')
+    return replace(options, source_lang=next(iter(languages.values()))[0]) if languages else options
 
 # %% ../../nbs/20_bitext.importing.ipynb #118de8a1
 def _stream(readings, options):
@@ -278,8 +278,8 @@ def pack(self:ShardWriter):
     self.batches.append(_batch(self.records))
     self.domains.update(r.corpus for r in self.records)
     for name, numbers in self.numbers.items():
-        numbers += (found := [r.measures[name] for r in self.records])
-        self.valued[name] += len(found) - found.count(None)
+        numbers += (values := [r.measures[name] for r in self.records])
+        self.valued[name] += len(values) - values.count(None)
     self.records = []
 
 # %% ../../nbs/20_bitext.importing.ipynb #bb04f5e0
@@ -347,12 +347,12 @@ def make_plan(
                 licence=licence, shard_rows=shard_rows, limit=limit)
 
 # %% ../../nbs/20_bitext.importing.ipynb #5611be69
-def _identity(plan, **said):
+def _identity(plan, **changes):
     "Facts in which equal imports agree: not the folders of the files, but their names where they name the domain."
     inputs = [dict(i, file=Path(i['file']).name) for i in plan['inputs']]
-    kept = {k: plan[k] for k in ('licence', 'shard_rows', 'limit')}
+    facts = {k: plan[k] for k in ('licence', 'shard_rows', 'limit')}
     options = {k: v for k, v in plan['options'].items() if k != 'measures' or v} # imports before had no measures
-    return fingerprint(kept | dict(options=options | said, inputs=inputs))
+    return fingerprint(facts | dict(options=options | changes, inputs=inputs))
 
 # %% ../../nbs/20_bitext.importing.ipynb #4f364bb8
 def _clear(corpus):
@@ -370,19 +370,19 @@ def already_done(
     plan:dict,     # The import that was asked for
 ) -> bool:         # Whether that is there already
     "Decide by the table above; afterwards the folder is empty or done."
-    found = corpus.manifest('import')
-    if not found and corpus.shards:
+    manifest = corpus.manifest('import')
+    if not manifest and corpus.shards:
         raise ValueError(f'{corpus.folder} holds pairs that no import made; take another name')
-    if found.get('status') == 'finished':
-        said = plan['options']['source_lang'] or 'cs' # which older imports wrote where nothing said a language
-        if _identity(found) in (_identity(plan), _identity(plan, source_lang=said)): return True
+    if manifest.get('status') == 'finished':
+        language = plan['options']['source_lang'] or 'cs' # which older imports wrote where nothing said a language
+        if _identity(manifest) in (_identity(plan), _identity(plan, source_lang=language)): return True
         raise ValueError(f'corpus {corpus.name!r} was imported from other files or with other options; '
                          f'take another name, or delete {corpus.folder}')
-    pid = found.get('pid')
+    pid = manifest.get('pid')
     if is_alive(pid) and pid != os.getpid():
         raise ValueError(f'corpus {corpus.name!r} is being imported by process {pid}; '
                          f'wait for it, or stop it and delete {corpus.folder}')
-    if found: _clear(corpus)
+    if manifest: _clear(corpus)
     return False
 
 # %% ../../nbs/20_bitext.importing.ipynb #1d0fbfd1
@@ -481,9 +481,9 @@ def import_bitext(
     options = with_language(readings, Options(source_lang, corpus, columns, longest, measures or None))
     _caution(passed_over(paths, readings), readings)
     plan = make_plan(readings, options, licence, shard_rows, limit)
-    made = Corpus.create(name, s)
-    if not already_done(made, plan): _run(Corpus.create(name, s), readings, options, plan)
-    elif made.problems(measures=False) or _lost(made, measures or ()): _written(made, readings, options, plan)
+    target = Corpus.create(name, s)
+    if not already_done(target, plan): _run(Corpus.create(name, s), readings, options, plan)
+    elif target.problems(measures=False) or _lost(target, measures or ()): _written(target, readings, options, plan)
     else: Console(stderr=True).print(f'{name}: imported already, nothing to do')
     return Corpus.open(name, s)
 
@@ -492,8 +492,8 @@ def import_summary(
     corpus:Corpus, # An imported corpus
 ) -> pd.DataFrame: # what (pairs, values, rejects), of (domain, measure or reason), rows; largest first
     "Rows that an import read, by domain, and rejected, by reason."
-    found = corpus.manifest('import')
+    manifest = corpus.manifest('import')
     parts = ('pairs', 'domains'), ('values', 'measures'), ('rejects', 'rejects')
     return pd.DataFrame([(what, name, n) for what, key in parts
-                         for name, n in found.get(key, {}).items()],
+                         for name, n in manifest.get(key, {}).items()],
                         columns=['what', 'of', 'rows'])

@@ -83,13 +83,13 @@ def normaliser(
     vocabulary:Vocabulary, # Words
 ) -> list[dict]:           # Steps, as `tokenizer.json` has them
     "Python's lower case, and a placeholder for unknown characters."
-    cased, passed = map(class_of, around_sigma())
+    cased, ignorable = map(class_of, around_sigma())
     keep = np.zeros(POINTS, bool)
     keep[[ord(c) for c in set().union(*vocabulary.tokens)]] = True
     replace = lambda regex, content: dict(type='Replace', pattern=dict(Regex=regex), content=content)
     return [replace(f'[{class_of(unassigned() & ~keep)}]', stand_in(vocabulary)),
             replace(rf'\A[{class_of(kinds() == SPACE)}]+\z', stand_in(vocabulary)),
-            replace(rf'[{cased}][{passed}]*\KΣ(?![{passed}]*[{cased}])', 'ς'),
+            replace(rf'[{cased}][{ignorable}]*\KΣ(?![{ignorable}]*[{cased}])', 'ς'),
             dict(type='Lowercase'), dict(type='Replace', pattern=dict(String='’'), content="'")]
 
 # %% ../../nbs/14_encoders.export.ipynb #8bd8bda1
@@ -233,10 +233,10 @@ def _what(encoder, static, dtype):
 
 def _usage(static):
     trust = '' if static else ', trust_remote_code=True'
-    trusted = ('`trust_remote_code=True` lets sentence-transformers run `paranmt_modules.py` of this folder, '
+    caution = ('`trust_remote_code=True` lets sentence-transformers run `paranmt_modules.py` of this folder, '
                'which it asks for with local folders too. '
                'The workbench reads the same folder: `SentenceEncoder.load(folder)`.')
-    why = 'No code of the folder is run.' if static else trusted
+    why = 'No code of the folder is run.' if static else caution
     return f"""```python
 from sentence_transformers import SentenceTransformer
 encoder = SentenceTransformer('this-folder'{trust})
@@ -248,14 +248,14 @@ encoder.similarity(a, b)  # cosine
 
 # %% ../../nbs/14_encoders.export.ipynb #3e4e75f3
 def _data(run, corpus, selection):
-    config, done = (run.config, run.finished or {}) if run else ({}, {})
+    config, result = (run.config, run.finished or {}) if run else ({}, {})
     if 'corpus' not in config:
         return 'Not recorded here.', 'Not recorded here: see its own card, or ask its authors.'
     manifests = corpus.manifests() if corpus else {}
     facts = [('corpus', config['corpus'] + ('' if corpus else ' (no longer in the workspace)')),
              ('pairs of the corpus', corpus.rows if corpus else 'not recorded'),
              ('selection', config.get('selection') or 'all pairs'),
-             ('pairs trained on', done.get('pairs', 'not recorded'))]
+             ('pairs trained on', result.get('pairs', 'not recorded'))]
     if selection:
         facts += ([(s['step'], f"{s['pairs']:,} pairs left") for s in selection['steps']]
                   + ([('why', selection['reason'])] if selection.get('reason') else []))
@@ -268,13 +268,13 @@ def _data(run, corpus, selection):
 def _licence(config, manifests):
     "Known licences of all data that went into an encoder."
     licences = sorted({m['licence'] for m in manifests.values() if m.get('licence')})
-    said = ['The sources are under ' + ', '.join(licences) + ', as their corpus says.' if licences
-            else 'The corpus names no licence of its sources; find it out before you publish the encoder.']
+    sentences = ['The sources are under ' + ', '.join(licences) + ', as their corpus says.' if licences
+                 else 'The corpus names no licence of its sources; find it out before you publish the encoder.']
     if model := manifests.get('translate', {}).get('job', {}).get('engine', {}).get('model'):
-        said.append(f'The translations were made by {model}, whose card says what it was trained on.')
+        sentences.append(f'The translations were made by {model}, whose card says what it was trained on.')
     if start := config.get('start') or config.get('vectors'):
-        said.append(f'The encoder started from {start}, which has terms of its own.')
-    return ' '.join(said)
+        sentences.append(f'The encoder started from {start}, which has terms of its own.')
+    return ' '.join(sentences)
 
 # %% ../../nbs/14_encoders.export.ipynb #70eb6a54
 def _demoted(text):
@@ -307,11 +307,11 @@ def _reads_padding(config):
 def _config(run, encoder):
     if not run or 'model' not in run.config:
         return f'How it was trained is not recorded here. The layer: `{json.dumps(encoder.layer.config())}`'
-    made = run.finished or {}
+    result = run.finished or {}
     settings = [(k, json.dumps(v, ensure_ascii=False)) for k, v in run.config.items()]
     end = 'The training has not finished.'
-    if made: end = (f"Trained until {made['date'][:10]} with commit {made['commit']} on {made['device']}, "
-                    f"torch {made['torch']}.")
+    if result: end = (f"Trained until {result['date'][:10]} with commit {result['commit']} on {result['device']}, "
+                      f"torch {result['torch']}.")
     return markdown_table(['setting', 'value'], settings) + f'\n\n{end}'
 
 # %% ../../nbs/14_encoders.export.ipynb #0c6feae0

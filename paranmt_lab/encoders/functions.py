@@ -53,25 +53,25 @@ class FunctionEncoder:
         return cosines(self.encode(first), self.encode(second))
 
 # %% ../../nbs/12_encoders.functions.ipynb #fb4f40fe
-def _check_named(name, trusted):
+def _check_named(name, trust):
     "Refuse a function that was not named on the command line."
-    if trusted or any(name in word for word in sys.argv[1:]): return
+    if trust or any(name in word for word in sys.argv[1:]): return
     raise ValueError(f'{name!r} would run code, and it is not among the words of this command; it may come from a '
-                     'stored file. Name it on the command line, or in a program open it with trusted=True')
+                     'stored file. Name it on the command line, or in a program open it with trust=True')
 
 def open_function(
     name:str,           # `python:MODULE:FUNCTION`
     s:Settings,         # Settings; nothing is read of them
-    trusted:bool=False, # Whether the caller answers for the code
+    trust:bool=False,   # Whether the caller answers for the code
 ) -> FunctionEncoder:   # The encoder
     "Import a function that maps sentences to vectors."
     _, place = split_name(name)
-    _check_named(name, trusted)
+    _check_named(name, trust)
     module, _, function = place.partition(':')
-    try: found = getattr(import_module(module), function)
+    try: encode = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as e:
         raise ValueError(f'{name!r}: {e}; expected python:MODULE:FUNCTION, with the module where Python finds it, '
                          'for example by PYTHONPATH') from e
-    encoder, source = FunctionEncoder(found, name), getsourcefile(sys.modules[module])
+    encoder, source = FunctionEncoder(encode, name), getsourcefile(sys.modules[module])
     encoder.identity = dict(name=place.replace(':', '.'), checksum=checksum(Path(source)), kind='python')
     return encoder

@@ -128,10 +128,10 @@ def _gru_gates(product_ng, p_ug, rows, inputs_nh, g_ng, reset_nh):
     "Gates r and z, and the state behind the reset gate."
     h = inputs_nh.shape[1]
     for i in range(len(rows)):
-        g, kept = g_ng[i], reset_nh[i]
+        g, state = g_ng[i], reset_nh[i]
         plus(product_ng[i], p_ug[rows[i]][:2 * h], g[:2 * h])
         sigmoid_(g[:2 * h])
-        for j in range(h): kept[j] = g[j] * inputs_nh[i, j]
+        for j in range(h): state[j] = g[j] * inputs_nh[i, j]
 
 # %% ../../nbs/10_encoders.gran.ipynb #d845b39f
 @compiled
@@ -166,12 +166,12 @@ def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, stat
                    mask_nh, old_nh, g_ng, state_nh, h_th, inputs[at[t + 1]:at[t + 1] + on])
 
 # %% ../../nbs/10_encoders.gran.ipynb #68336302
-def _gru_forward(p_ug, w_gh, mask_nh, place_t, dealt, keep):
+def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, keep):
     "States in the order of the text, and of each share the tape and the states behind reset gates."
     p, w, h = p_ug.numpy(), w_gh.numpy(), w_gh.shape[1]
     h_th = p_ug.new_empty(len(place_t), h)
-    tapes = [new_tape(p_ug, steps, 3 * h, h, keep) for steps in dealt]
-    kept = [(tape, np.empty_like(tape.inputs)) for tape in tapes]
+    tapes = [new_tape(p_ug, steps, 3 * h, h, keep) for steps in all_steps]
+    records = [(tape, np.empty_like(tape.inputs)) for tape in tapes]
     def run(
         steps,  # Share
         tape,   # Where it writes
@@ -180,8 +180,8 @@ def _gru_forward(p_ug, w_gh, mask_nh, place_t, dealt, keep):
         tokens_t = steps.forward
         _gru_run(p, w[:2 * h].T, w[2 * h:].T, steps.masks(mask_nh), place_t[tokens_t],
                  tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy())
-    at_once([partial(run, steps, *of) for steps, of in zip(dealt, kept)])
-    return h_th, kept
+    at_once([partial(run, steps, *of) for steps, of in zip(all_steps, records)])
+    return h_th, records
 
 # %% ../../nbs/10_encoders.gran.ipynb #faa68f03
 @compiled
@@ -210,10 +210,10 @@ def _gru_gates_back(product_nh, rows, g_ng, inputs_nh, d_read_ng, d_write_nh, dp
     one = g_ng.dtype.type(1)
     for i in range(len(rows)):
         r, dr, d, h, d_in = g_ng[i][:n], d_read_ng[i][:n], product_nh[i], inputs_nh[i], d_inputs_nh[i]
-        read, written = dp_ug[rows[i]][:2 * n], dp_ug[rows[i]][2 * n:]
+        read, write = dp_ug[rows[i]][:2 * n], dp_ug[rows[i]][2 * n:]
         for j in range(n): dr[j] = d[j] * h[j] * r[j] * (one - r[j])
         for j in range(n): d_in[j] = d[j] * r[j]
-        plus_(read, d_read_ng[i]), plus_(written, d_write_nh[i])
+        plus_(read, d_read_ng[i]), plus_(write, d_write_nh[i])
 
 # %% ../../nbs/10_encoders.gran.ipynb #b8a36da1
 @compiled
@@ -238,13 +238,13 @@ def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t,
         on = n
 
 # %% ../../nbs/10_encoders.gran.ipynb #fe7eab17
-def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
+def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, all_steps, records):
     "Gradients of the projection and of the recurrent weights."
     w = w_gh.numpy()
     h = w_gh.shape[1]
-    (dp, dw) = ([like(x) for _ in dealt] for like, x in ((torch.zeros_like, p_ug), (torch.empty_like, w_gh)))
+    (dp, dw) = ([like(x) for _ in all_steps] for like, x in ((torch.zeros_like, p_ug), (torch.empty_like, w_gh)))
     jobs = [(steps, dp_ug, *of, *(torch.empty(len(steps.forward), n * h, dtype=w_gh.dtype).numpy() for n in (2, 1)),
-             dw_gh) for steps, dp_ug, of, dw_gh in zip(dealt, dp, kept, dw)]
+             dw_gh) for steps, dp_ug, of, dw_gh in zip(all_steps, dp, records, dw)]
     def run(
         steps,      # Share
         dp_ug,      # Gradient of the projection, of this share
@@ -254,13 +254,13 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, dealt, kept):
         d_write_th, # Gradient of the candidate, overwritten
         dw_gh,      # Gradient of the recurrent weights, of this share, overwritten
     ):
-        taped = [tape.gates, tape.cells, tape.inputs, resets]
-        steps, (gates, states, inputs, resets) = learning(steps, 0, d_th.numpy(), False, taped)
+        arrays = [tape.gates, tape.cells, tape.inputs, resets]
+        steps, (gates, states, inputs, resets) = learning(steps, 0, d_th.numpy(), False, arrays)
         tokens_t = steps.forward
         _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t],
                       tokens_t, steps.start, gates, states, inputs, d_read_tg, d_write_th, dp_ug.numpy())
-        for seen_th, dg_tg, dw in ((inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])):
-            np.matmul(dg_tg[steps.later].T, seen_th[steps.later], out=dw.numpy())
+        for x_th, dg_tg, dw in ((inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])):
+            np.matmul(dg_tg[steps.later].T, x_th[steps.later], out=dw.numpy())
     at_once([partial(run, *job) for job in jobs])
     return sum(dp[1:], dp[0]), sum(dw[1:], dw[0])
 
@@ -272,9 +272,9 @@ class _Gru(torch.autograd.Function):
         w_gh,   # Recurrent weights
         *rest,  # Mask, places of tokens and shares, without gradient
     ):
-        h_th, kept = _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=True)
+        h_th, records = _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=True)
         ctx.save_for_backward(p_ug, w_gh)
-        ctx.rest, ctx.kept = rest, kept
+        ctx.rest, ctx.kept = rest, records
         return h_th
 
     @staticmethod
@@ -312,9 +312,9 @@ def gru_states_torch(
     h = p_tg.new_zeros(int(steps.active.max()), n)
     for active, p_ng in zip(steps.active.tolist(), p_tg[to(steps.forward)].split(steps.active.tolist())):
         h = h[:active]
-        seen = h * mask_nh[:active]
-        r, z = (p_ng[:, :2 * n] + seen @ w_gh[:2 * n].T).sigmoid().chunk(2, 1)
-        h = (1 - z) * h + z * F.leaky_relu(p_ng[:, 2 * n:] + (r * seen) @ w_gh[2 * n:].T, SLOPE)
+        inputs = h * mask_nh[:active]
+        r, z = (p_ng[:, :2 * n] + inputs @ w_gh[:2 * n].T).sigmoid().chunk(2, 1)
+        h = (1 - z) * h + z * F.leaky_relu(p_ng[:, 2 * n:] + (r * inputs) @ w_gh[2 * n:].T, SLOPE)
         states.append(h)
     return torch.zeros(len(p_tg), n, dtype=h.dtype, device=h.device).index_copy(0, to(steps.forward), torch.cat(states))
 

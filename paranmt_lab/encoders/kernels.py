@@ -60,12 +60,12 @@ def forget_stale(
     package:Path,  # Folder of modules with kernels
 ):
     "Delete compiled kernels that are older than any module with kernels. Where nothing can be deleted, nothing is."
-    kept = list(package.rglob('__pycache__/*.nbi'))
-    modules = {index.parents[1] / f"{index.name.partition('.')[0]}.py" for index in kept}
-    changed = max((at for m in modules if m.exists() and (at := m.stat().st_mtime) <= time.time()), default=0)
+    indexes = list(package.rglob('__pycache__/*.nbi'))
+    modules = {index.parents[1] / f"{index.name.partition('.')[0]}.py" for index in indexes}
+    latest = max((at for m in modules if m.exists() and (at := m.stat().st_mtime) <= time.time()), default=0)
     with suppress(OSError):
-        for index in kept:
-            if index.stat().st_mtime < changed: index.unlink(missing_ok=True)
+        for index in indexes:
+            if index.stat().st_mtime < latest: index.unlink(missing_ok=True)
 
 forget_stale(Path(find_spec('paranmt_lab').origin).parent)
 

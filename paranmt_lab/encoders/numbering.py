@@ -32,17 +32,17 @@ def number_tokens(
     place,  # [T] int32, gets for each token the number of its row
 ):          # How many distinct rows
     "Number distinct rows."
-    found = 0
+    n = 0
     for t in range(len(ids)):
         u = slot[ids[t]]
         if u < 0:
-            u = found
+            u = n
             slot[ids[t]] = u
             rows[u] = ids[t]
-            found += 1
+            n += 1
         place[t] = u
-    for u in range(found): slot[rows[u]] = -1
-    return found
+    for u in range(n): slot[rows[u]] = -1
+    return n
 
 # %% ../../nbs/10_encoders.numbering.ipynb #5eaf1b70
 @compiled
@@ -100,28 +100,28 @@ def numbering(
     rows:int,       # Rows of the matrix
 ) -> Numbering:     # Made at the first call, kept with the sentences
     "The distinct rows of packed sentences."
-    kept = packed.__dict__
-    if 'numbering' not in kept: kept['numbering'] = number_rows(np.asarray(packed.ids), rows)
-    return kept['numbering']
+    cache = packed.__dict__
+    if 'numbering' not in cache: cache['numbering'] = number_rows(np.asarray(packed.ids), rows)
+    return cache['numbering']
 
 # %% ../../nbs/10_encoders.numbering.ipynb #8b33be36
 @compiled
-def _take(ids, offsets, chosen, taken, ends):
+def _take(ids, offsets, numbers, out, ends):
     "Copy the ids of chosen sentences, so that each ends where `ends` says."
-    for i in range(len(chosen)):
-        start, to = offsets[chosen[i]], ends[i]
-        for j in range(ends[i + 1] - to): taken[to + j] = ids[start + j]
+    for i in range(len(numbers)):
+        start, to = offsets[numbers[i]], ends[i]
+        for j in range(ends[i + 1] - to): out[to + j] = ids[start + j]
 
 # %% ../../nbs/10_encoders.numbering.ipynb #6673972d
 def take_sentences(
-    packed:Packed,      # Sentences
-    chosen:np.ndarray,  # [m] int64, which of them, in which order
-) -> Packed:            # Those m sentences
+    packed:Packed,       # Sentences
+    numbers:np.ndarray,  # [m] int64, which of them, in which order
+) -> Packed:             # Those m sentences
     "Take sentences out of a packed batch."
-    if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(packed):
-        raise IndexError(f'sentences {chosen.min()} to {chosen.max()} of {len(packed)}: '
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(packed):
+        raise IndexError(f'sentences {numbers.min()} to {numbers.max()} of {len(packed)}: '
                          f'numbers run from 0 to {len(packed) - 1}')
-    ends = np.concatenate([[0], np.cumsum(packed.offsets[chosen + 1] - packed.offsets[chosen])])
-    taken = np.empty(ends[-1], np.int32)
-    _take(packed.ids, packed.offsets, chosen, taken, ends)
-    return Packed(taken, ends)
+    ends = np.concatenate([[0], np.cumsum(packed.offsets[numbers + 1] - packed.offsets[numbers])])
+    ids = np.empty(ends[-1], np.int32)
+    _take(packed.ids, packed.offsets, numbers, ids, ends)
+    return Packed(ids, ends)

@@ -26,9 +26,9 @@ def output_of(
 ) -> str:              # Name of the one that holds vectors of sentences or of tokens
     "The output to read."
     numbers = {o.name: len(o.shape) for o in outputs if o.type in ('tensor(float)', 'tensor(float16)')}
-    named = [name for name in NAMED if name in numbers]
-    ranked = [name for rank in (2, 3) for name, found in numbers.items() if found == rank]
-    if found := named + ranked: return found[0]
+    names = [name for name in NAMED if name in numbers]
+    others = [name for rank in (2, 3) for name, n in numbers.items() if n == rank]
+    if choices := names + others: return choices[0]
     raise ValueError(f'no output of the network holds vectors; it has {[(o.name, o.shape, o.type) for o in outputs]}')
 
 def mean_of_tokens(
@@ -60,7 +60,7 @@ class OnnxEncoder:
         self.folder, self.identity, options = Path(folder), {}, SessionOptions()
         options.intra_op_num_threads = threads
         self.network = InferenceSession(str(_network(self.folder)), options, providers=['CPUExecutionProvider'])
-        self.inputs = [given.name for given in self.network.get_inputs()]
+        self.inputs = [node.name for node in self.network.get_inputs()]
         self.output = output_of(self.network.get_outputs())
         self.tokenizer = Tokenizer.from_file(str(self.folder / 'tokenizer.json'))
         self.tokenizer.enable_truncation(LONGEST)
@@ -74,8 +74,8 @@ class OnnxEncoder:
         tokens = self.tokenizer.encode_batch(sentences)
         ids_nt, mask_nt = (np.array([getattr(t, what) for t in tokens], np.int64) for what in ('ids', 'attention_mask'))
         values = dict(input_ids=ids_nt, attention_mask=mask_nt, token_type_ids=np.zeros_like(ids_nt))
-        found = self.network.run([self.output], {name: values[name] for name in self.inputs})
-        return mean_of_tokens(found[0], mask_nt)
+        outputs = self.network.run([self.output], {name: values[name] for name in self.inputs})
+        return mean_of_tokens(outputs[0], mask_nt)
 
 # %% ../../nbs/15_encoders.onnx.ipynb #511460bb
 from fastcore.basics import patch

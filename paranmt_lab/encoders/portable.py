@@ -361,12 +361,12 @@ class PortableEncoder(nn.Module):
 
 # %% ../../nbs/13_encoders.portable.ipynb #96f714ee
 def restored(
-    stored:dict[str, Tensor], # Tensors of a file
-) -> dict[str, Tensor]:       # Those of a layer, float32
+    tensors:dict[str, Tensor], # Tensors of a file
+) -> dict[str, Tensor]:        # Those of a layer, float32
     "Undo the compression of weights."
-    scales = {name.removesuffix('.scale'): t for name, t in stored.items() if name.endswith('.scale')}
+    scales = {name.removesuffix('.scale'): t for name, t in tensors.items() if name.endswith('.scale')}
     return {name: t.float() * scales[name][:, None] if name in scales else t.float()
-            for name, t in stored.items() if not name.endswith('.scale')}
+            for name, t in tensors.items() if not name.endswith('.scale')}
 
 # %% ../../nbs/13_encoders.portable.ipynb #aa87c782
 def vocabulary_facts(

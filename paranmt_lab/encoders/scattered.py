@@ -104,18 +104,18 @@ def sparse_rows(
 @compiled
 def _learning(rows, order, begin, owner, reached_n, rows_, place_, order_, begin_):
     "Of rows and their occurrences, those in sentences that a gradient reaches; how many rows and how many occurrences."
-    found = kept = 0
+    n_rows = n_tokens = 0
     for u in range(len(rows)):
-        rows_[found] = rows[u]
+        rows_[n_rows] = rows[u]
         for j in range(begin[u], begin[u + 1]):
             if not reached_n[owner[order[j]]]: continue
-            order_[kept] = order[j]
-            place_[order[j]] = found
-            kept += 1
-        if kept == begin_[found]: continue
-        found += 1
-        begin_[found] = kept
-    return found, kept
+            order_[n_tokens] = order[j]
+            place_[order[j]] = n_rows
+            n_tokens += 1
+        if n_tokens == begin_[n_rows]: continue
+        n_rows += 1
+        begin_[n_rows] = n_tokens
+    return n_rows, n_tokens
 
 # %% ../../nbs/10_encoders.scattered.ipynb #6582cad5
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Scattered:
         if not few(reached_n): return self
         rows, place = np.empty_like(n.rows), np.full_like(n.place, -1)
         order, begin = np.empty_like(n.order), np.zeros_like(n.begin)
-        found, kept = _learning(n.rows, n.order, n.begin, self.owner_t, reached_n, rows, place, order, begin)
-        numbering = Numbering(rows[:found], place, begin[:found + 1], order[:kept])
+        n_rows, n_tokens = _learning(n.rows, n.order, n.begin, self.owner_t, reached_n, rows, place, order, begin)
+        numbering = Numbering(rows[:n_rows], place, begin[:n_rows + 1], order[:n_tokens])
         return Scattered(numbering, self.owner_t, self.share_nd)
 
     def summed(self,

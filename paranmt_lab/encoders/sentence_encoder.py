@@ -45,9 +45,9 @@ def _check_rows(layer, vocabularies):
         vocabulary = vocabularies[feature]
         if (feature in SEGMENTERS) != isinstance(vocabulary, Subwords):
             raise EncoderError(f'{feature}: {vocabulary!r} is no vocabulary of that feature')
-        rows, expected = len(part.weight_rd), len(vocabulary)
-        if rows != expected:
-            raise EncoderError(f'{feature}: the layer has {rows:,} rows, its vocabulary {expected:,}')
+        rows, tokens = len(part.weight_rd), len(vocabulary)
+        if rows != tokens:
+            raise EncoderError(f'{feature}: the layer has {rows:,} rows, its vocabulary {tokens:,}')
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #6a6e27f9
 KNOWN = *FEATURES, *SEGMENTERS  # features that can be read
@@ -124,11 +124,11 @@ def encode(self:SentenceEncoder,
 
 def _advance(bar, counts, total):
     "Work through the batches, whose sizes come as they are done; a bar shows them, and may ask to stop."
-    done = 0
+    count = 0
     for n in counts:
-        done += n
+        count += n
         if bar: bar.advance(n)
-        if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {done} of {total} sentences')
+        if bar and bar.stopping: raise KeyboardInterrupt(f'stopped after {count} of {total} sentences')
 
 @patch
 @torch.inference_mode()
@@ -172,9 +172,9 @@ def similarity(self:SentenceEncoder,
 @patch
 def _knows(self:SentenceEncoder, sentences):
     "bool[n]: whether some vocabulary knows some token of a sentence."
-    known = [np.logical_or.reduceat(p.ids != self.vocabularies[name].unknown, p.offsets[:-1])
+    masks = [np.logical_or.reduceat(p.ids != self.vocabularies[name].unknown, p.offsets[:-1])
              for name, p in self.features(sentences).items()]
-    return np.any(known, 0)
+    return np.any(masks, 0)
 
 @patch
 def word_similarity(self:SentenceEncoder,
@@ -190,9 +190,9 @@ def word_similarity(self:SentenceEncoder,
 def _start_words(layer, vocabulary, vectors):
     "Copy the vectors of known words into every word matrix."
     tokens, matrix = vectors
-    found = [(vocabulary.index[t], i) for i, t in enumerate(tokens) if t in vocabulary]
-    if not found: raise EncoderError('none of the word vectors belongs to a word of the vocabulary')
-    rows, places = map(list, zip(*found))
+    pairs = [(vocabulary.index[t], i) for i, t in enumerate(tokens) if t in vocabulary]
+    if not pairs: raise EncoderError('none of the word vectors belongs to a word of the vocabulary')
+    rows, places = map(list, zip(*pairs))
     for part in leaves(layer):
         if part.feature == 'word': part.weight_rd[rows] = torch.from_numpy(matrix[places])
 
@@ -228,13 +228,13 @@ def vector_coverage(
 ) -> dict:                   # Shares of types and of running words with a vector; the most frequent ones without
     "How much of a vocabulary some word vectors cover."
     words = set(words)
-    known = np.array([token in words for token in vocabulary.tokens], bool)
-    without = np.flatnonzero(~known)[:missing]
+    has_vector = np.array([token in words for token in vocabulary.tokens], bool)
+    without = np.flatnonzero(~has_vector)[:missing]
     running = vocabulary.counts.sum()
-    return dict(types=float(known.mean()) if len(known) else 0.,
-                words=float(vocabulary.counts[known].sum() / max(running, 1)),
-                found=int(known.sum()),
-                of=len(known),
+    return dict(types=float(has_vector.mean()) if len(has_vector) else 0.,
+                words=float(vocabulary.counts[has_vector].sum() / max(running, 1)),
+                found=int(has_vector.sum()),
+                of=len(has_vector),
                 missing={vocabulary.tokens[i]: int(vocabulary.counts[i]) for i in without})
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #c654807c
@@ -329,10 +329,10 @@ def _shrink(state, dtype):
     return others | whole | {f'{name}.scale': scale for name, (_, scale) in small.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #4df73341
-def _grow(stored):
+def _grow(weights):
     "The tensors of a layer from stored ones, as float32."
-    scales = {name.removesuffix('.scale'): t for name, t in stored.items() if name.endswith('.scale')}
-    matrices = {name: t for name, t in stored.items() if not name.endswith('.scale')}
+    scales = {name.removesuffix('.scale'): t for name, t in weights.items() if name.endswith('.scale')}
+    matrices = {name: t for name, t in weights.items() if not name.endswith('.scale')}
     return {name: _restore(t, scales[name]) if name in scales else t.float() for name, t in matrices.items()}
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #cf863c7c
@@ -345,11 +345,11 @@ def save(self:SentenceEncoder,
 ) -> Path:                 # The folder
     "Write the encoder as safetensors, Parquet and JSON."
     folder = Path(folder)
-    stored = _shrink(self.layer.state_dict(), dtype)
+    weights = _shrink(self.layer.state_dict(), dtype)
     with ExitStack() as stack:  # what is entered first is renamed last: encoder.json
         names = ['encoder.json', *_files(self.layer)]
         part_of = {name: stack.enter_context(atomic(folder / name)) for name in names}
-        save_file(stored, part_of['weights.safetensors'])
+        save_file(weights, part_of['weights.safetensors'])
         for feature, vocabulary in self.vocabularies.items(): vocabulary.save(part_of[vocabulary_file(feature)])
         files = {name: checksum(part) for name, part in part_of.items() if name != 'encoder.json'}
         write_json(part_of['encoder.json'], dict(
@@ -366,8 +366,8 @@ def _files(layer): return ['weights.safetensors', *map(vocabulary_file, layer.fe
 def _config_file(folder):
     path = Path(folder) / 'encoder.json'
     if path.is_file(): return path
-    published = f'; st:{folder} opens it with sentence-transformers' if (path.parent / 'modules.json').is_file() else ''
-    raise EncoderError(f'{folder} holds no encoder: there is no encoder.json{published}')
+    hint = f'; st:{folder} opens it with sentence-transformers' if (path.parent / 'modules.json').is_file() else ''
+    raise EncoderError(f'{folder} holds no encoder: there is no encoder.json{hint}')
 
 def _read_config(folder):
     "The checked content of `encoder.json` and the empty layer it describes."
@@ -388,28 +388,28 @@ def _read_config(folder):
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #0b2f2a27
 def _check_files(folder, config, layer):
     "Paths of the encoder's files, each present, inside the folder and undamaged."
-    files, expected = config.get('files'), _files(layer)
-    if not isinstance(files, dict) or sorted(files) != sorted(expected):
-        raise EncoderError(f"{folder / 'encoder.json'}: expected the files {', '.join(expected)}")
-    for name in expected:
+    files, names = config.get('files'), _files(layer)
+    if not isinstance(files, dict) or sorted(files) != sorted(names):
+        raise EncoderError(f"{folder / 'encoder.json'}: expected the files {', '.join(names)}")
+    for name in names:
         path = inside(folder, name)
         if not path.is_file(): raise EncoderError(f'{path} is missing; copy the whole folder again')
         own = checksum(path)
         if own != files[name]:
             raise EncoderError(f'{path} is damaged: checksum {own}, expected {files[name]}; copy it again')
-    return [inside(folder, name) for name in expected]
+    return [inside(folder, name) for name in names]
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #69f024c6
 def _fill(layer, path):
     "Put the stored tensors into an empty layer, if they are its own."
-    try: stored = load_file(path)
+    try: weights = load_file(path)
     except (SafetensorError, OSError) as e: raise EncoderError(f'{path}: not a safetensors file: {e}') from None
     shapes = {name: tuple(t.shape) for name, t in layer.state_dict().items()}
-    whole = [name for name in shapes if name in stored and stored[name].dtype == torch.int8]
-    expected = shapes | {f'{name}.scale': shapes[name][:1] for name in whole}
-    found = {name: tuple(t.shape) for name, t in stored.items()}
-    if found != expected: raise EncoderError(f'{path}: tensors {str(found)[:300]}, expected {str(expected)[:300]}')
-    state = _grow(stored)
+    whole = [name for name in shapes if name in weights and weights[name].dtype == torch.int8]
+    layout = shapes | {f'{name}.scale': shapes[name][:1] for name in whole}
+    content = {name: tuple(t.shape) for name, t in weights.items()}
+    if content != layout: raise EncoderError(f'{path}: tensors {str(content)[:300]}, expected {str(layout)[:300]}')
+    state = _grow(weights)
     if not all(t.isfinite().all() for t in state.values()): raise EncoderError(f'{path}: a number is not finite')
     layer.load_state_dict(state, assign=True)
 

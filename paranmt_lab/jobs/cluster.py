@@ -33,13 +33,13 @@ def in_processes(
             while len(running) < n and not stopping() and (task := next(tasks, None)) is not None:
                 running.add(pool.submit(work, *task))
             if not running: return
-            done, running = wait(running, timeout=1, return_when=FIRST_COMPLETED)
+            ready, running = wait(running, timeout=1, return_when=FIRST_COMPLETED)
             tick()
-            for d in done: yield _result(d, pool)
+            for d in ready: yield _result(d, pool)
 
 # %% ../../nbs/04_jobs.cluster.ipynb #b5552d9b
-def _result(done, pool):
-    try: return done.result()
+def _result(future, pool):
+    try: return future.result()
     except BrokenProcessPool:
         pool.shutdown()  # the pool's own thread learns how its processes ended: wait for it
         raise RuntimeError(_cause_of_death(pool.processes)) from None
@@ -111,9 +111,9 @@ def in_ray(
         running[actor.work.remote(work, task)] = actor, task
     for _ in range(min(n, len(queue))): submit(begin())
     while running:
-        for done in ray.wait(list(running), timeout=1)[0]:
-            actor, task = running.pop(done)
-            try: result = ray.get(done)
+        for reference in ray.wait(list(running), timeout=1)[0]:
+            actor, task = running.pop(reference)
+            try: result = ray.get(reference)
             except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError):
                 lost += 1
                 if lost > 8 * n:

@@ -39,9 +39,9 @@ def numeric_figures(
     metrics:pd.DataFrame, # Of `compared`
 ) -> dict[str, pd.Series]: # Name to numbers, NaN where there is none
     "The figures that can be drawn."
-    known = metrics.drop(columns=['run', 'step', 'epoch', 'seconds', 'time'], errors='ignore')
+    figures = metrics.drop(columns=['run', 'step', 'epoch', 'seconds', 'time'], errors='ignore')
     number = lambda v: v if isinstance(v, (int, float)) else None
-    numbers = {name: pd.to_numeric(known[name].map(number), errors='coerce') for name in known}
+    numbers = {name: pd.to_numeric(figures[name].map(number), errors='coerce') for name in figures}
     return {name: x for name, x in numbers.items() if np.isfinite(x).any()}
 
 # %% ../../nbs/06_jobs.comparison.ipynb #2065afb9

@@ -172,11 +172,11 @@ def count(self:Training,
 @patch
 def line(self:Training) -> dict: # Named figures
     "Means of the steps since the line before, and the speed."
-    start, done = self.since
+    start, first = self.since
     self.since = time.time(), self.at.done
     means = {name: value / self.weight for name, value in self.sums.items()}
     self.sums, self.weight = {}, 0
-    return means | {f'{self.plan.unit}_per_second': (self.at.done - done) / max(self.since[0] - start, 1e-9)}
+    return means | {f'{self.plan.unit}_per_second': (self.at.done - first) / max(self.since[0] - start, 1e-9)}
 
 @patch
 def log(self:Training,
@@ -259,8 +259,8 @@ def diverged(self:Training,
     error:FloatingPointError, # What a step or a checkpoint said
 ) -> FloatingPointError:      # The same, with what to do
     "Name the checkpoint that is kept, and the setting to change."
-    saved = self.run.checkpoint()
-    step = saved[1]['step'] if saved else 0
+    checkpoint = self.run.checkpoint()
+    step = checkpoint[1]['step'] if checkpoint else 0
     return FloatingPointError(f'{self.run.name}: {error}; its last good checkpoint, of step {step}, is kept. Lower '
                               f"learning_rate (now {self.run.config.get('learning_rate')}) under a new run name")
 

@@ -50,11 +50,11 @@ class Progress:
         self.console = Console(stderr=True)
         self.in_lines = show is None and not self.console.is_terminal
         self.last_line, self.printed = self.start, None # time and count of the latest line
-        drawn = self.console.is_terminal if show is None else show
+        visible = self.console.is_terminal if show is None else show
         self.bar = Bar(SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
                        TextColumn('{task.fields[rate]}'), TimeElapsedColumn(), TextColumn('left'),
                        TimeRemainingColumn(), TextColumn('{task.fields[figures]}'),
-                       console=self.console, disable=not drawn)
+                       console=self.console, disable=not visible)
 
 # %% ../../nbs/04_jobs.progress.ipynb #cd167b21
 @patch
@@ -107,8 +107,8 @@ def _draw(self:Progress):
 @patch
 def _figures(self:Progress):
     "The latest figures as text."
-    shown = lambda value: f'{value:.4g}' if isinstance(value, float) else f'{value}'
-    return ', '.join(f"{name.replace('_', ' ')} {shown(value)}" for name, value in self.figures.items())
+    text_of = lambda value: f'{value:.4g}' if isinstance(value, float) else f'{value}'
+    return ', '.join(f"{name.replace('_', ' ')} {text_of(value)}" for name, value in self.figures.items())
 
 # %% ../../nbs/04_jobs.progress.ipynb #6055ede0
 @patch
@@ -190,9 +190,9 @@ def describe_progress(
 ) -> str:   # Such as: stopped at 400 of 4,996 pairs
     "State and count of a job in one phrase."
     count = lambda key: f'{p[key]:,.0f}' if isinstance(p.get(key), (int, float)) and 0 <= p[key] < 1e15 else ''
-    status, done, total = p.get('status', 'unreadable'), count('done'), count('total')
-    if not done: return str(status)
-    return f"{status} at {done}{f' of {total}' if total else ''} {p.get('what', 'steps')}"
+    status, position, total = p.get('status', 'unreadable'), count('done'), count('total')
+    if not position: return str(status)
+    return f"{status} at {position}{f' of {total}' if total else ''} {p.get('what', 'steps')}"
 
 # %% ../../nbs/04_jobs.progress.ipynb #3f549aef
 def resume_command(

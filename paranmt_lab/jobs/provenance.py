@@ -47,8 +47,8 @@ def commit(
     with suppress(OSError, subprocess.TimeoutExpired):
         head = git('rev-parse', '--short=10', 'HEAD')
         if head.returncode == 0:
-            changed = git('status', '--porcelain', '-uno').stdout.strip()
-            return head.stdout.strip() + ('+' if changed else '')
+            changes = git('status', '--porcelain', '-uno').stdout.strip()
+            return head.stdout.strip() + ('+' if changes else '')
     return 'unknown'
 
 # %% ../../nbs/03_jobs.provenance.ipynb #24a419e7

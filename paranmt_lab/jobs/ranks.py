@@ -46,9 +46,9 @@ def total(self:Processes,
     if self.world == 1: return value
     import torch
     import torch.distributed as dist
-    shared = torch.tensor([value], dtype=torch.float64, device=self.device)
-    dist.all_reduce(shared)
-    return shared.item()
+    buffer = torch.tensor([value], dtype=torch.float64, device=self.device)
+    dist.all_reduce(buffer)
+    return buffer.item()
 
 # %% ../../nbs/03_jobs.ranks.ipynb #789e0183
 @patch

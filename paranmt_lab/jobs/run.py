@@ -123,8 +123,8 @@ def log(self:Run,
     "Append figures to `metrics.jsonl`."
     line = json.dumps(dict(step=step, time=round(time.time(), 3), **metrics)) + '\n'
     with (self.folder / 'metrics.jsonl').open('ab+') as f:
-        torn = f.tell() and (f.seek(-1, os.SEEK_END), f.read(1))[1] != b'\n'
-        f.write(('\n' * bool(torn) + line).encode())
+        is_torn = f.tell() and (f.seek(-1, os.SEEK_END), f.read(1))[1] != b'\n'
+        f.write(('\n' * bool(is_torn) + line).encode())
 
 # %% ../../nbs/05_jobs.run.ipynb #7dff2866
 def _figures(line):
@@ -157,11 +157,11 @@ def torn_lines(self:Run) -> int: # Lines of `metrics.jsonl` that `metrics` skips
 def _sum_of(tensors, state):
     "Checksum of all tensors' names and bytes and of the state, so that a flipped bit is noticed."
     import torch
-    found = zlib.crc32(state.encode())
+    crc = zlib.crc32(state.encode())
     for name, t in sorted(tensors.items()):
-        found = zlib.crc32(name.encode(), found)
-        found = zlib.crc32(t.reshape(-1).view(torch.uint8).numpy(), found)
-    return f'{found:08x}'
+        crc = zlib.crc32(name.encode(), crc)
+        crc = zlib.crc32(t.reshape(-1).view(torch.uint8).numpy(), crc)
+    return f'{crc:08x}'
 
 # %% ../../nbs/05_jobs.run.ipynb #85290939
 @patch(as_prop=True)
@@ -200,11 +200,11 @@ def checkpoint(self:Run,
     "Read the last checkpoint, also while a run at work puts a newer one in its place."
     try: data = self.checkpoint_file.read_bytes()
     except FileNotFoundError: return None
-    try: tensors, text, stored = _read_checkpoint(data)
+    try: tensors, text, crc = _read_checkpoint(data)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError) as e:
         problem = f'is no checkpoint, or was cut short ({str(e)[:80]}): {_REMEDY}'
         raise ValueError(f'{self.checkpoint_file} {problem}') from None
-    if stored and stored != _sum_of(tensors, text):
+    if crc and crc != _sum_of(tensors, text):
         raise ValueError(f'{self.checkpoint_file} is damaged, its checksum is not that of its content: {_REMEDY}')
     state, fits = json.loads(text), lambda k, shape: k in tensors and tuple(tensors[k].shape) == tuple(shape)
     lacking = [*(k for k in keys if k not in state), *(k for k, shape in (shapes or {}).items() if not fits(k, shape))]
@@ -238,8 +238,8 @@ def status(self:Run) -> str: # finished, running, stopped, failed, silent, unrea
     "The state of the run, from its files."
     with suppress(ValueError):
         if self.finished: return 'finished'
-    reported = read_progress(self.folder)
-    if reported: return str(reported.get('status', 'unreadable'))
+    progress = read_progress(self.folder)
+    if progress: return str(progress.get('status', 'unreadable'))
     return 'evaluated' if (self.folder / 'results.parquet').exists() else 'not started'
 
 # %% ../../nbs/05_jobs.run.ipynb #f87ff0be
@@ -248,6 +248,6 @@ def origin(self:Run) -> dict: # `commit` and `date`; `unknown` where they were n
     "The commit that trained the run, and when: of its end, or of its beginning while it has none."
     for name in ('done.json', 'started.json'):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            written = read_json(self.folder / name)
-            return {k: str(written[k]) for k in ('commit', 'date')}
+            facts = read_json(self.folder / name)
+            return {k: str(facts[k]) for k in ('commit', 'date')}
     return dict(commit='unknown', date='unknown')

@@ -37,10 +37,10 @@ class EarlyStopping:
         value:float, # Latest value
     ) -> bool:       # Whether it is the best so far
         "Take note of a value; NaN is never better."
-        improved = value > self.best
-        if improved: self.best = value
-        self.waited = 0 if improved else self.waited + 1
-        return improved
+        is_better = value > self.best
+        if is_better: self.best = value
+        self.waited = 0 if is_better else self.waited + 1
+        return is_better
 
     @property
     def over(self): return self.waited >= self.patience

@@ -69,7 +69,7 @@ class SentenceVectors:
         folder:Path,   # Of `vectors_folder`, complete
     ):
         self.corpus, self.folder = corpus, Path(folder)
-        self.facts = read_object(self.folder / 'vectors.json', required=dict(column=str, sentences=int, dim=int))
+        self.facts = read_object(self.folder / 'vectors.json', keys=dict(column=str, sentences=int, dim=int))
         self.column, self.dim = self.facts['column'], self.facts['dim']
         self.ids = _load(self.folder / 'ids.npy', len(self))
 

@@ -28,7 +28,7 @@ def link_word(
     "A word of a tree of Link Grammar."
     if _UNLINKED.fullmatch(text): return None
     text = re.sub(r'\.#[^.]*', '', _GUESS.sub('', text)) # `there.#their`: read as another word
-    if found := _SPEECH.search(text): return Tree(found[2], (text[:found.start(2) - 1],))
+    if match := _SPEECH.search(text): return Tree(match[2], (text[:match.start(2) - 1],))
     return Tree(text if re.fullmatch(r'\W', text) else 'w', (text,))
 
 # %% ../../nbs/16_parsing.link.ipynb #8be25ad8
@@ -69,35 +69,35 @@ class LinkParser:
 # %% ../../nbs/16_parsing.link.ipynb #dda048e3
 def _version():
     "Version of the program and its dictionary."
-    done = subprocess.run(['link-parser', '--version'], capture_output=True, text=True, errors='replace')
-    found = re.search(r'link-grammar-([\d.]+)', done.stdout + done.stderr)
-    return found[1] if found else 'unknown'
+    process = subprocess.run(['link-parser', '--version'], capture_output=True, text=True, errors='replace')
+    match = re.search(r'link-grammar-([\d.]+)', process.stdout + process.stderr)
+    return match[1] if match else 'unknown'
 
 # %% ../../nbs/16_parsing.link.ipynb #8db05555
 def _run(options, lines, seconds):
     "Output of a process for some lines, cut into an answer for each; None where it crashed or took too long."
     text = ''.join(f' {line}\n!width=20000\n' for line in lines)
     try:
-        done = subprocess.run(['link-parser', *options], input=text.encode('utf-8', 'replace'), timeout=seconds,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.run(['link-parser', *options], input=text.encode('utf-8', 'replace'), timeout=seconds,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except subprocess.TimeoutExpired: return None
-    answers = done.stdout.decode('utf-8', 'replace').split(_END)
-    return answers[:-1] if done.returncode == 0 and len(answers) == len(lines) + 1 else None
+    answers = process.stdout.decode('utf-8', 'replace').split(_END)
+    return answers[:-1] if process.returncode == 0 and len(answers) == len(lines) + 1 else None
 
 # %% ../../nbs/16_parsing.link.ipynb #f079dfa9
 def _answers(options, lines, seconds):
     "Answer to each line; empty where the parser fails on it."
     if not any(lines): return [''] * len(lines)
-    found = _run(options, lines, STARTUP + 2 * seconds * len(lines))
-    if found is not None: return found
+    answers = _run(options, lines, STARTUP + 2 * seconds * len(lines))
+    if answers is not None: return answers
     if len(lines) == 1: return ['']
     half = len(lines) // 2
     return _answers(options, lines[:half], seconds) + _answers(options, lines[half:], seconds)
 
 def _tree(answer):
     "The tree in an answer."
-    found = re.search(r'^\(.*\)$', answer, re.MULTILINE)
-    return read_tree(found[0], link_word) if found else None
+    match = re.search(r'^\(.*\)$', answer, re.MULTILINE)
+    return read_tree(match[0], link_word) if match else None
 
 # %% ../../nbs/16_parsing.link.ipynb #997dba74
 @patch

@@ -53,8 +53,8 @@ def parse(self:StanzaParser,
     trees = []
     for text in sentences:
         text = ' '.join((text or '').split())
-        found = self.pipeline(text).sentences if text else []
-        trees.append(converted_tree(found[0].constituency) if found else None)
+        parses = self.pipeline(text).sentences if text else []
+        trees.append(converted_tree(parses[0].constituency) if parses else None)
         if advance: advance(1)
     return trees
 

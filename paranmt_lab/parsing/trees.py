@@ -36,8 +36,8 @@ def read_tree(
         if piece == '(': open_ones.append([])
         elif piece != ')': open_ones[-1].append(piece)
         else:
-            made = _constituent(open_ones.pop(), word)
-            open_ones[-1].append(made)
+            tree = _constituent(open_ones.pop(), word)
+            open_ones[-1].append(tree)
     if len(open_ones) > 1 or not open_ones[0]: raise ValueError(_where(text, len(text)))
     return open_ones[0][0]
 
@@ -47,21 +47,21 @@ def _where(text, at):
 
 def _constituent(pieces, word):
     "A constituent of the pieces between its brackets; None if nothing is in it."
-    labelled = bool(pieces) and isinstance(pieces[0], str)
-    label, rest = (pieces[0], pieces[1:]) if labelled else ('', pieces)
+    has_label = bool(pieces) and isinstance(pieces[0], str)
+    label, rest = (pieces[0], pieces[1:]) if has_label else ('', pieces)
     if word is None and len(rest) == 1 and isinstance(rest[0], str): return Tree(label, (rest[0],))
     word = word or (lambda text: Tree('w', (text,)))
     children = (word(x) if isinstance(x, str) else x for x in rest)
-    kept = tuple(c for c in children if c is not None)
-    return Tree(label, kept) if kept else None
+    parts = tuple(c for c in children if c is not None)
+    return Tree(label, parts) if parts else None
 
 # %% ../../nbs/16_parsing.trees.ipynb #7b0c78ea
 def tree_text(
     tree:Tree, # A constituent
 ) -> str:      # One line that `read_tree` reads
     "Write a tree in brackets."
-    escaped = lambda word: re.sub(r'\s+', '_', word).replace('(', '-LRB-').replace(')', '-RRB-')
-    return f"({tree.label} {' '.join(escaped(c) if isinstance(c, str) else tree_text(c) for c in tree.children)})"
+    escape = lambda word: re.sub(r'\s+', '_', word).replace('(', '-LRB-').replace(')', '-RRB-')
+    return f"({tree.label} {' '.join(escape(c) if isinstance(c, str) else tree_text(c) for c in tree.children)})"
 
 # %% ../../nbs/16_parsing.trees.ipynb #e0af5286
 def top_levels(

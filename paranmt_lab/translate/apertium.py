@@ -27,8 +27,8 @@ def need_pair(
     pair:str, # `spa-eng`
 ) -> str:     # The same
     "Refuse a pair that is not installed, with what to do."
-    if pair in (found := apertium_pairs()): return pair
-    there = f"; installed are {', '.join(found)}" if found else ', and Apertium itself is not installed'
+    if pair in (pairs := apertium_pairs()): return pair
+    there = f"; installed are {', '.join(pairs)}" if pairs else ', and Apertium itself is not installed'
     raise FileNotFoundError(f"Apertium has no pair {pair!r} here{there}; on Debian: "
                             "apt-get install apertium-eng-spa (or what `apt-cache search apertium-` offers)")
 
@@ -47,9 +47,9 @@ def unescaped(
     return re.sub(r'\\(.)', r'\1', text).strip()
 
 # %% ../../nbs/12_translate.apertium.ipynb #c40c7286
-def _hypothesis(source, found):
+def _hypothesis(source, answer):
     "A hypothesis of what the stream gave: asterisks mark unknown words where the source had none."
-    text = unescaped(found)
+    text = unescaped(answer)
     plain = text if '*' in source else re.sub(r'\*(?=\w)', '', text)
     flag = flagged('' if source.strip() else 'empty source', '' if plain else 'empty',
                    '' if plain == text else 'unknown words')
@@ -80,13 +80,13 @@ def _version(pair):
 def _answers(self:ApertiumEngine, sources):
     "The stream's answer to each sentence."
     stream = ''.join(f'{escaped(text)}\n\0' for text in sources)
-    done = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair],
-                          input=stream.encode('utf-8', 'replace'), capture_output=True)
-    found = done.stdout.decode('utf-8', 'replace').split('\0')
-    if done.returncode or len(found) <= len(sources):
-        raise RuntimeError(f'apertium {self.pair} gave {len(found) - 1:,} answers '
-                           f'to {len(sources):,} sentences (exit code {done.returncode}): {done.stderr.decode()[:200]}')
-    return found[:len(sources)]
+    process = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair],
+                             input=stream.encode('utf-8', 'replace'), capture_output=True)
+    answers = process.stdout.decode('utf-8', 'replace').split('\0')
+    if process.returncode or len(answers) <= len(sources):
+        raise RuntimeError(f'apertium {self.pair} gave {len(answers) - 1:,} answers to {len(sources):,} sentences '
+                           f'(exit code {process.returncode}): {process.stderr.decode()[:200]}')
+    return answers[:len(sources)]
 
 # %% ../../nbs/12_translate.apertium.ipynb #2ed344ad
 @patch
@@ -97,6 +97,6 @@ def translate(self:ApertiumEngine,
 ) -> list[list[Hypothesis]]:      # For each sentence its one hypothesis
     "Translate sentences into English."
     refuse_lacking(self, decoding)
-    out = [[_hypothesis(text, found)] for text, found in zip(sources, self._answers(sources) if sources else [])]
+    out = [[_hypothesis(text, answer)] for text, answer in zip(sources, self._answers(sources) if sources else [])]
     if advance: advance(len(out), sum(h.tokens for [h] in out), 0)
     return out

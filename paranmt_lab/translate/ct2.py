@@ -68,7 +68,7 @@ class CTranslate2Engine:
                               batch_tokens=self.batch_tokens or list(ROOM), longest=longest, version=3) | _told(kind))
 
 # %% ../../nbs/12_translate.ct2.ipynb #03446541
-def _told(kind): return dict(instructions=told) if kind == 'cpu' and (told := os.environ.get(INSTRUCTIONS)) else {}
+def _told(kind): return dict(instructions=text) if kind == 'cpu' and (text := os.environ.get(INSTRUCTIONS)) else {}
 
 def _fingerprints(folder):
     "Checksum of each file that decides what a model says."
@@ -84,11 +84,11 @@ def hypotheses(self:CTranslate2Engine,
 ) -> list[Hypothesis]:                    # Best first
     "Text and log-probability of each hypothesis of a beam."
     out = []
-    for found, score in zip(result.hypotheses, result.scores):
-        finished = len(found) < limit
-        text, n = self.pieces.target.decode(found), len(found) + finished
+    for pieces, score in zip(result.hypotheses, result.scores):
+        is_whole = len(pieces) < limit
+        text, n = self.pieces.target.decode(pieces), len(pieces) + is_whole
         out.append(Hypothesis(text, score * n, n,
-                              flagged('' if text.strip() else 'empty', '' if finished else 'unfinished')))
+                              flagged('' if text.strip() else 'empty', '' if is_whole else 'unfinished')))
     return out
 
 # %% ../../nbs/12_translate.ct2.ipynb #89d724b4
@@ -170,18 +170,18 @@ def translate(self:CTranslate2Engine,
 ) -> list[list[Hypothesis]]:      # For each sentence its hypotheses, best first
     "Translate sentences into English."
     refuse_lacking(self, decoding)
-    model, cut, halved = self._decoder(decoding, sources), [self.pieces.cut(text) for text in sources], self.halved
-    parts, found = [(i, r) for i, (of_source, _) in enumerate(cut) for r in range(len(of_source))], {}
+    model, cut, halvings = self._decoder(decoding, sources), [self.pieces.cut(text) for text in sources], self.halved
+    parts, by_part = [(i, r) for i, (of_source, _) in enumerate(cut) for r in range(len(of_source))], {}
     numbers, batches = self._batches([cut[i][0][r] for i, r in parts], decoding)
     if advance and (empty := sum(not of_source for of_source, _ in cut)): advance(empty, 0, 0)
     for k, limit, results in self._results(model, batches, self.options(decoding)):
         for j, hypotheses in zip(numbers[k], self._scored(model, decoding, batches[k], results, limit)):
-            found[parts[j]] = hypotheses
+            by_part[parts[j]] = hypotheses
         if advance:
-            advance(sum(parts[j][1] == 0 for j in numbers[k]), sum(found[parts[j]][0].tokens for j in numbers[k]),
-                    self.halved - halved)
-        halved = self.halved
-    return [joined([found[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
+            advance(sum(parts[j][1] == 0 for j in numbers[k]), sum(by_part[parts[j]][0].tokens for j in numbers[k]),
+                    self.halved - halvings)
+        halvings = self.halved
+    return [joined([by_part[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
             for i, (of_source, flag) in enumerate(cut)]
 
 # %% ../../nbs/12_translate.ct2.ipynb #2e4aa1b9
@@ -195,22 +195,22 @@ def _decoder(self:CTranslate2Engine, decoding, sources):
 @patch
 def _scored(self:CTranslate2Engine, model, decoding, batch, results, limit):
     "Hypotheses of a batch."
-    found = [self.hypotheses(r, limit) for r in results]
-    if decoding.method == 'beam': return found
-    if decoding.method == 'sample': return [sorted(hs, key=lambda h: -h.score) for hs in found]
+    hypotheses = [self.hypotheses(r, limit) for r in results]
+    if decoding.method == 'beam': return hypotheses
+    if decoding.method == 'sample': return [sorted(hs, key=lambda h: -h.score) for hs in hypotheses]
     sums = iter(model.score_batch([s for s, r in zip(batch, results) for _ in r.hypotheses],
                                   [h for r in results for h in r.hypotheses]))
-    rescored = [[Hypothesis(h.text, sum(next(sums).log_probs[:h.tokens]), h.tokens, h.flags) for h in hs]
-                for hs in found]
-    return [sorted(hs, key=lambda h: -h.score) for hs in rescored]
+    exact = [[Hypothesis(h.text, sum(next(sums).log_probs[:h.tokens]), h.tokens, h.flags) for h in hs]
+             for hs in hypotheses]
+    return [sorted(hs, key=lambda h: -h.score) for hs in exact]
 
 # %% ../../nbs/12_translate.ct2.ipynb #634f4577
 @patch
 def _forced(self:CTranslate2Engine, sources, translations):
     "Each translation with its log-probability, given the pieces of its source."
     rows = [self.pieces.target.encode(t, out_type=str) for t in translations]
-    found = self.model.score_batch(sources, rows) if rows else []
-    return [Hypothesis(t, sum(r.log_probs), len(row) + 1) for t, row, r in zip(translations, rows, found)]
+    scores = self.model.score_batch(sources, rows) if rows else []
+    return [Hypothesis(t, sum(r.log_probs), len(row) + 1) for t, row, r in zip(translations, rows, scores)]
 
 # %% ../../nbs/12_translate.ct2.ipynb #6902a104
 @patch
@@ -221,8 +221,9 @@ def force(self:CTranslate2Engine,
     "Log-probability of given translations (forced decoding); of nothing it is NaN."
     cut = [self.pieces.cut(source)[0] for source in sources]
     plain = [i for i, parts in enumerate(cut) if len(parts) == 1]
-    found = dict(zip(plain, self._forced([cut[i][0] for i in plain], [translations[i] for i in plain])))
-    return [found[i] if i in found else self._forced_split(parts, translations[i]) for i, parts in enumerate(cut)]
+    hypotheses = dict(zip(plain, self._forced([cut[i][0] for i in plain], [translations[i] for i in plain])))
+    return [hypotheses[i] if i in hypotheses else self._forced_split(parts, translations[i])
+            for i, parts in enumerate(cut)]
 
 # %% ../../nbs/12_translate.ct2.ipynb #9d642359
 @patch
@@ -233,9 +234,9 @@ def _forced_split(self:CTranslate2Engine, parts, translation):
     spans = [(a, b) for a in range(len(units) + 1) for b in range(a, len(units) + 1)]
     best = {0: (0., 0)} # units that are given away: log-probability so far, and pieces
     for part in parts:
-        scored = zip(spans, self._forced([part] * len(spans), [' '.join(units[a:b]) for a, b in spans]))
-        grown = [(b, (best[a][0] + h.log_probability, best[a][1] + h.tokens)) for (a, b), h in scored if a in best]
-        best = {b: max(found for to, found in grown if to == b) for b in {to for to, _ in grown}}
+        candidates = zip(spans, self._forced([part] * len(spans), [' '.join(units[a:b]) for a, b in spans]))
+        paths = [(b, (best[a][0] + h.log_probability, best[a][1] + h.tokens)) for (a, b), h in candidates if a in best]
+        best = {b: max(score for to, score in paths if to == b) for b in {to for to, _ in paths}}
     return Hypothesis(translation, *best[len(units)])
 
 # %% ../../nbs/12_translate.ct2.ipynb #592ca210
@@ -283,7 +284,7 @@ def converted(
 ) -> Path:                 # Folder of the converted model
     "Convert a Marian model for CTranslate2, unless that was done."
     out = s.models / safe_name(f'{name}-{quantization}', 'model')
-    made_of = dict(quantization=quantization, weights={
+    origin = dict(quantization=quantization, weights={
         p.name: checksum(p) for p in sorted([*folder.glob('*.safetensors'), *folder.glob('*.spm')])})
-    return (out if (out / 'converted.json').is_file() and read_json(out / 'converted.json') == made_of
-            else convert(folder, out, quantization, made_of))
+    return (out if (out / 'converted.json').is_file() and read_json(out / 'converted.json') == origin
+            else convert(folder, out, quantization, origin))

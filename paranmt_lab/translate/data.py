@@ -31,15 +31,15 @@ def with_language(
 ) -> NmtConfig:         # The same, with the language of the bitext
     "Take the language from the bitext, or ask for it; refuse one that contradicts the bitext."
     if config.first != 'source': return replace(config, source_lang=config.source_lang or 'en')
-    said = {plain_language(code): code for code in pairs.get('source_lang', pd.Series(dtype=object)).dropna().unique()}
-    given = config.source_lang and plain_language(config.source_lang)
-    if given and said.keys() <= {given}: return config
-    if given:
+    codes = {plain_language(code): code for code in pairs.get('source_lang', pd.Series(dtype=object)).dropna().unique()}
+    language = config.source_lang and plain_language(config.source_lang)
+    if language and codes.keys() <= {language}: return config
+    if language:
         raise ValueError(f"source_lang = {config.source_lang!r}, "
-                         f"and the bitext's sources are in {', '.join(said.values())}; give that "
+                         f"and the bitext's sources are in {', '.join(codes.values())}; give that "
                          'language, or import the bitext again with the right one')
-    if len(said) == 1: return replace(config, source_lang=next(iter(said.values())))
-    languages = ', '.join(said.values()) or 'a language that it does not say'
+    if len(codes) == 1: return replace(config, source_lang=next(iter(codes.values())))
+    languages = ', '.join(codes.values()) or 'a language that it does not say'
     raise ValueError(f"the bitext's sources are in {languages}; train on one language, and say which: --source-lang de")
 
 # %% ../../nbs/21_translate.data.ipynb #497bce48
@@ -193,14 +193,14 @@ class Division(NamedTuple):
         near = int((self.part == 'near').sum())
         return dict(pairs=len(self.part), train=len(self.train), held_out=len(self.held), near=near)
 
-def _must_learn(divided, config):
+def _must_learn(division, config):
     "Refuse a division that leaves nothing to train on, or nothing to measure."
-    c, unfit = divided.counts(), f'empty or longer than max_words = {config.max_words} words'
-    if not divided.weights.any():
+    c, unfit = division.counts(), f'empty or longer than max_words = {config.max_words} words'
+    if not division.weights.any():
         raise ValueError(f"nothing is left to train on: of {c['pairs']} pairs {c['held_out']} are held out and "
                          f"{c['near']} repeat one of those; of the others {c['train']} have weight 0, and the rest is "
                          f'{unfit} or comes twice')
-    if not len(divided.measured):
+    if not len(division.measured):
         raise ValueError(f"nothing is left to measure: each of the {c['held_out']} held-out pairs is {unfit}; "
                          'hold out more, or name another domain')
 
@@ -233,28 +233,28 @@ def divide(
         raise ValueError(f'weights name {sorted(unknown)}: the domains are {sorted(set(pairs.corpus))}')
     part, usable = split_held_out(pairs, config.held_out, config.seed), _usable(pairs, config.max_words)
     train = pairs[(part == 'train') & usable].drop_duplicates(['source', 'reference', 'corpus'])
-    held, fit = pairs[part == 'held out'], pairs[(part == 'held out') & usable]
+    held_out, fit = pairs[part == 'held out'], pairs[(part == 'held out') & usable]
     weights = train.corpus.map(lambda c: config.weights.get(c, 1.))
-    divided = Division(part, train, weights, held, fit.sample(min(1000, len(fit)), random_state=config.seed))
-    _must_learn(divided, config)
-    return divided
+    division = Division(part, train, weights, held_out, fit.sample(min(1000, len(fit)), random_state=config.seed))
+    _must_learn(division, config)
+    return division
 
 # %% ../../nbs/21_translate.data.ipynb #b67bb9d3
 def prepare(
-    run:Run,               # Run of the training
-    config:NmtConfig,      # Its config
-    divided:Division|None, # The bitext, divided; not needed where that is done
-) -> dict:                 # Counts
+    run:Run,                # Run of the training
+    config:NmtConfig,       # Its config
+    division:Division|None, # The bitext, divided; not needed where that is done
+) -> dict:                  # Counts
     "Train the subwords and write the arrays; nothing where that is done."
-    done = run.folder / 'prepared.json'
-    if done.exists(): return read_json(done)
-    with atomic(run.folder / 'held-out.parquet') as f: divided.held.to_parquet(f, index=False)
-    pieces = make_pieces(run.folder, config, divided.train)
-    _write_arrays(run.folder / 'train.npz', pieces, divided.train, divided.weights)
-    with atomic(run.folder / 'dev.parquet') as f: divided.measured.to_parquet(f, index=False)
-    _write_arrays(run.folder / 'dev.npz', pieces, divided.measured)
-    per_domain = divided.train.corpus.value_counts().to_dict()
-    return read_json(write_json(done, divided.counts() | dict(pieces=len(pieces[0]), per_domain=per_domain)))
+    path = run.folder / 'prepared.json'
+    if path.exists(): return read_json(path)
+    with atomic(run.folder / 'held-out.parquet') as f: division.held.to_parquet(f, index=False)
+    pieces = make_pieces(run.folder, config, division.train)
+    _write_arrays(run.folder / 'train.npz', pieces, division.train, division.weights)
+    with atomic(run.folder / 'dev.parquet') as f: division.measured.to_parquet(f, index=False)
+    _write_arrays(run.folder / 'dev.npz', pieces, division.measured)
+    per_domain = division.train.corpus.value_counts().to_dict()
+    return read_json(write_json(path, division.counts() | dict(pieces=len(pieces[0]), per_domain=per_domain)))
 
 def _write_arrays(path, pieces, pairs, weights=None):
     (s, s_at), (t, t_at) = (encode_side(list(pairs[side]), model)

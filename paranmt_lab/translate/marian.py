@@ -41,17 +41,17 @@ def read_ct2(
         text = lambda: f.read(number('H'))[:-1].decode()
         if (version := number('I')) != 6:
             raise ValueError(f'{path}: format {version} of CTranslate2, expected 6; convert the model anew')
-        kind, _, found = text(), number('I'), {}
+        kind, _, arrays = text(), number('I'), {}
         if kind != 'TransformerSpec': raise ValueError(f'{path}: a {kind}, expected a TransformerSpec')
         for _ in range(number('I')):
             name, shape = text(), [number('I') for _ in range(number('B'))]
             dtype, size = _TYPES[number('B')], number('I')
-            found[name] = np.frombuffer(f.read(size), dtype).reshape(shape)
+            arrays[name] = np.frombuffer(f.read(size), dtype).reshape(shape)
         for _ in range(number('I')):
             name, target = text(), text()
-            found[name] = found[target]
-            if f'{target}_scale' in found: found[f'{name}_scale'] = found[f'{target}_scale']
-    return found
+            arrays[name] = arrays[target]
+            if f'{target}_scale' in arrays: arrays[f'{name}_scale'] = arrays[f'{target}_scale']
+    return arrays
 
 # %% ../../nbs/12_translate.marian.ipynb #b14756bb
 def _weights(arrays, name):
@@ -70,24 +70,25 @@ def _linear(arrays, name, to, n=1):
 def _norm(arrays, name, to):
     return {f'{to}.weight': _weights(arrays, f'{name}/gamma'), f'{to}.bias': _weights(arrays, f'{name}/beta')}
 
-def _attention(arrays, name, to, norm, crossed):
+def _attention(arrays, name, to, norm, cross):
     "State entries of an attention block and the normalisation after it."
     q, k, v = (f'{to}.{x}_proj' for x in 'qkv')
-    found = (_linear(arrays, f'{name}/linear_0', q) | _linear(arrays, f'{name}/linear_1', [k, v], 2) if crossed
-             else _linear(arrays, f'{name}/linear_0', [q, k, v], 3))
-    return (found | _linear(arrays, f'{name}/linear_{2 if crossed else 1}', f'{to}.out_proj')
+    entries = (_linear(arrays, f'{name}/linear_0', q) | _linear(arrays, f'{name}/linear_1', [k, v], 2) if cross
+               else _linear(arrays, f'{name}/linear_0', [q, k, v], 3))
+    return (entries | _linear(arrays, f'{name}/linear_{2 if cross else 1}', f'{to}.out_proj')
             | _norm(arrays, f'{name}/layer_norm', norm))
 
 # %% ../../nbs/12_translate.marian.ipynb #95ca6e2c
 def _layer(arrays, side, i):
     "State entries of one layer of the encoder or decoder."
     ours, theirs = f'{side}/layer_{i}', f'model.{side}.layers.{i}'
-    found = _attention(arrays, f'{ours}/self_attention', f'{theirs}.self_attn', f'{theirs}.self_attn_layer_norm', False)
+    entries = _attention(arrays, f'{ours}/self_attention', f'{theirs}.self_attn',
+                         f'{theirs}.self_attn_layer_norm', False)
     if side == 'decoder':
-        found |= _attention(arrays, f'{ours}/attention', f'{theirs}.encoder_attn',
-                            f'{theirs}.encoder_attn_layer_norm', True)
-    for k in (0, 1): found |= _linear(arrays, f'{ours}/ffn/linear_{k}', f'{theirs}.fc{k + 1}')
-    return found | _norm(arrays, f'{ours}/ffn/layer_norm', f'{theirs}.final_layer_norm')
+        entries |= _attention(arrays, f'{ours}/attention', f'{theirs}.encoder_attn',
+                              f'{theirs}.encoder_attn_layer_norm', True)
+    for k in (0, 1): entries |= _linear(arrays, f'{ours}/ffn/linear_{k}', f'{theirs}.fc{k + 1}')
+    return entries | _norm(arrays, f'{ours}/ffn/layer_norm', f'{theirs}.final_layer_norm')
 
 # %% ../../nbs/12_translate.marian.ipynb #f322aec7
 _ACTIVATIONS = {0: 'relu', 2: 'swish', 3: 'gelu'}
@@ -126,8 +127,8 @@ def marian_of_ct2(
             if 'decoder/projection/bias' in arrays else torch.zeros(1, len(table)))
     lacking, odd = model.load_state_dict(state | {'model.shared.weight': table, 'final_logits_bias': bias},
                                          strict=False)
-    derived = 'embed_tokens.weight', 'embed_positions.weight', 'lm_head.weight'
-    if odd or any(not name.endswith(derived) for name in lacking):
+    copies = 'embed_tokens.weight', 'embed_positions.weight', 'lm_head.weight'
+    if odd or any(not name.endswith(copies) for name in lacking):
         raise ValueError(f'{folder}: weights do not fit: {[*lacking, *odd][:5]}')
     return model.eval()
 
@@ -156,8 +157,8 @@ class MarianEngine:
         self.model = model.to(device)
         words = read_json(folder / vocabulary)
         self.ids = words if isinstance(words, dict) else {piece: i for i, piece in enumerate(words)}
-        said = read_json(folder / 'target_vocab.json') if (folder / 'target_vocab.json').exists() else self.ids
-        self.words = {i: p for p, i in said.items()}
+        target_ids = read_json(folder / 'target_vocab.json') if (folder / 'target_vocab.json').exists() else self.ids
+        self.words = {i: p for p, i in target_ids.items()}
         self.eos = self.ids['</s>']
         self.unk = self.ids['<unk>']
         self.pad = self.model.config.pad_token_id
@@ -196,8 +197,8 @@ def _sums(self:MarianEngine, ids, mask, out):
     before = torch.cat([start, out[:, :-1]], 1)
     logits = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=before).logits.float()
     logits[..., [self.pad, self.unk]] = logits[:, 0, self.eos] = float('-inf')
-    taken = logits.log_softmax(-1).gather(-1, out[..., None])[..., 0]
-    return torch.where(out == self.pad, 0., taken).sum(1).tolist()
+    scores = logits.log_softmax(-1).gather(-1, out[..., None])[..., 0]
+    return torch.where(out == self.pad, 0., scores).sum(1).tolist()
 
 # %% ../../nbs/12_translate.marian.ipynb #4ed7de75
 @patch
@@ -210,27 +211,27 @@ def _read(self:MarianEngine, row, log_probability):
 
 # %% ../../nbs/12_translate.marian.ipynb #54a5d24c
 @patch
-def _step(self:MarianEngine, prefixes, encoded, mask):
+def _step(self:MarianEngine, prefixes, memory, mask):
     "Log-probabilities of the next piece after some prefixes."
     start = torch.full((len(prefixes), 1), self.model.config.decoder_start_token_id, device=self.device)
     ids = torch.cat([start, torch.tensor(prefixes, device=self.device).reshape(len(prefixes), -1).long()], 1)
-    logits = self.model(encoder_outputs=(encoded.expand(len(prefixes), -1, -1),),
+    logits = self.model(encoder_outputs=(memory.expand(len(prefixes), -1, -1),),
                         attention_mask=mask.expand(len(prefixes), -1), decoder_input_ids=ids).logits[:, -1].float()
     logits[:, [self.pad, self.unk] + ([] if prefixes[0] else [self.eos])] = float('-inf')
     return logits.log_softmax(-1)
 
 # %% ../../nbs/12_translate.marian.ipynb #6e96a242
 @patch
-def _grown(self:MarianEngine, group, step, penalty, width, done):
-    "One step of one group: (score, pieces) of its open beams; what ends goes to `done`."
+def _grown(self:MarianEngine, group, step, penalty, width, results):
+    "One step of one group: (score, pieces) of its open beams; what ends goes to `results`."
     scores = torch.tensor([s for s, _ in group], device=self.device)[:, None] + step
     best = (scores - penalty).flatten().topk(2 * width)
     open_, vocabulary = [], step.shape[1]
     for rank, at in enumerate(best.indices.tolist()):
         beam, piece = divmod(at, vocabulary)
-        grown = (float(scores[beam, piece]), [*group[beam][1], piece])
-        if piece != self.eos: open_.append(grown)
-        elif rank < width: done.append((grown[0] / len(grown[1]), grown[1]))
+        hypothesis = (float(scores[beam, piece]), [*group[beam][1], piece])
+        if piece != self.eos: open_.append(hypothesis)
+        elif rank < width: results.append((hypothesis[0] / len(hypothesis[1]), hypothesis[1]))
     return open_[:width]
 
 # %% ../../nbs/12_translate.marian.ipynb #71b0409b
@@ -238,21 +239,21 @@ def _grown(self:MarianEngine, group, step, penalty, width, done):
 def _diverse(self:MarianEngine, ids, mask, d, limit):
     "Target ids of the hypotheses of one source, by groups of beams."
     if d.no_repeat: raise ValueError(f'no_repeat = {d.no_repeat}: the diverse beam of transformers has 0 only')
-    encoded = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+    memory = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
     width = d.beam_size // d.groups
-    groups, done = [[(0., [])] for _ in range(d.groups)], [[] for _ in range(d.groups)]
+    groups, results = [[(0., [])] for _ in range(d.groups)], [[] for _ in range(d.groups)]
     for _ in range(limit):
-        taken = torch.zeros(self.model.config.vocab_size, device=self.device)
+        counts = torch.zeros(self.model.config.vocab_size, device=self.device)
         for g in range(d.groups):
-            if len(done[g]) >= width: continue
-            groups[g] = self._grown(groups[g], self._step([p for _, p in groups[g]], encoded, mask),
-                                    d.diversity * taken, width, done[g])
-            for _, p in groups[g]: taken[p[-1]] += 1
-        if all(len(x) >= width for x in done): break
+            if len(results[g]) >= width: continue
+            groups[g] = self._grown(groups[g], self._step([p for _, p in groups[g]], memory, mask),
+                                    d.diversity * counts, width, results[g])
+            for _, p in groups[g]: counts[p[-1]] += 1
+        if all(len(x) >= width for x in results): break
     for g in range(d.groups):
-        if len(done[g]) < width: done[g] = [*done[g], *((s / max(len(p), 1), p) for s, p in groups[g])]
-    ended = [sorted(hypotheses, reverse=True)[:width] for hypotheses in done]
-    distinct = dict.fromkeys(tuple(p) for row in zip(*ended) for _, p in row)
+        if len(results[g]) < width: results[g] = [*results[g], *((s / max(len(p), 1), p) for s, p in groups[g])]
+    best = [sorted(hypotheses, reverse=True)[:width] for hypotheses in results]
+    distinct = dict.fromkeys(tuple(p) for row in zip(*best) for _, p in row)
     return [torch.tensor(p, device=self.device) for p in distinct][:d.n_best]
 
 # %% ../../nbs/12_translate.marian.ipynb #7bbf0690
@@ -276,12 +277,12 @@ def translate(self:MarianEngine,
     torch.manual_seed(seed_of(decoding.seed, sources))
     cut = [self.pieces.cut(text) for text in sources]
     parts = [(i, r) for i, (of_source, _) in enumerate(cut) for r in range(len(of_source))]
-    order, found = sorted(parts, key=lambda p: (-len(cut[p[0]][0][p[1]]), cut[p[0]][0][p[1]])), {}
+    order, by_part = sorted(parts, key=lambda p: (-len(cut[p[0]][0][p[1]]), cut[p[0]][0][p[1]])), {}
     if advance and (empty := sum(not of_source for of_source, _ in cut)): advance(empty, 0, 0)
     for b in cut_batches([len(cut[i][0][r]) for i, r in order], self.batch_tokens):
-        found |= zip(order[b], self._batch([cut[i][0][r] for i, r in order[b]], decoding))
-        if advance: advance(sum(r == 0 for _, r in order[b]), sum(found[p][0].tokens for p in order[b]), 0)
-    return [joined([found[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
+        by_part |= zip(order[b], self._batch([cut[i][0][r] for i, r in order[b]], decoding))
+        if advance: advance(sum(r == 0 for _, r in order[b]), sum(by_part[p][0].tokens for p in order[b]), 0)
+    return [joined([by_part[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
             for i, (of_source, flag) in enumerate(cut)]
 
 # %% ../../nbs/12_translate.marian.ipynb #0c17f741
@@ -290,9 +291,9 @@ def _batch(self:MarianEngine, rows, d):
     "Hypotheses of each of some rows of pieces, best first."
     ids, mask = self._tensor(rows)
     lists = self._ids(ids, mask, d, length_limit(len(rows[0]), self.pieces.longest))
-    of = torch.tensor([i for i, found in enumerate(lists) for _ in found], device=self.device)
-    out = torch.nn.utils.rnn.pad_sequence([row for found in lists for row in found],
+    of = torch.tensor([i for i, group in enumerate(lists) for _ in group], device=self.device)
+    out = torch.nn.utils.rnn.pad_sequence([row for group in lists for row in group],
                                           batch_first=True, padding_value=self.pad)
     read = iter([self._read(row, s) for row, s in zip(out, self._sums(ids[of], mask[of], out))])
-    lists = [[next(read) for _ in found] for found in lists]
+    lists = [[next(read) for _ in group] for group in lists]
     return lists if d.method == 'diverse' else [sorted(hs, key=lambda h: -h.score) for hs in lists]

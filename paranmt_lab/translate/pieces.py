@@ -42,9 +42,9 @@ def _packed(self:Pieces, text):
     "Pieces of each stretch of sentences that fits."
     parts = []
     for sentence in sentences_of(text):
-        found = self.source.encode(sentence, out_type=str)
-        if parts and len(parts[-1]) + len(found) < self.longest: parts[-1] += found
-        else: parts.append(found)
+        pieces = self.source.encode(sentence, out_type=str)
+        if parts and len(parts[-1]) + len(pieces) < self.longest: parts[-1] += pieces
+        else: parts.append(pieces)
     return parts
 
 # %% ../../nbs/12_translate.pieces.ipynb #d1c4e28f
@@ -53,10 +53,10 @@ def cut(self:Pieces,
     text:str, # A source
 ) -> tuple[list[list[str]], str]: # Pieces of each part, closed by `</s>`, and flags; no part for an empty sentence
     "Parts of a source that the model reads: mostly one."
-    found = self.source.encode(text, out_type=str)
-    if not found: return [], 'empty source'
-    parts = [found] if len(found) < self.longest else self._packed(text)
-    flag = flagged(self.strange(found), 'split source' if len(parts) > 1 else '',
+    pieces = self.source.encode(text, out_type=str)
+    if not pieces: return [], 'empty source'
+    parts = [pieces] if len(pieces) < self.longest else self._packed(text)
+    flag = flagged(self.strange(pieces), 'split source' if len(parts) > 1 else '',
                    'truncated source' if any(len(p) >= self.longest for p in parts) else '')
     return [p[:self.longest - 1] + ['</s>'] for p in parts], flag
 
@@ -72,12 +72,12 @@ def _traits(source, piece):
 # %% ../../nbs/12_translate.pieces.ipynb #7da4c89f
 @patch
 def strange(self:Pieces,
-    found:list[str], # Pieces of a source
-) -> str:            # A flag, or nothing
+    pieces:list[str], # Pieces of a source
+) -> str:             # A flag, or nothing
     "Whether a source looks like another language, from its pieces alone."
-    letters, alone, size = (sum(x) for x in zip((0, 0, 0), *map(self.traits, found)))
+    letters, alone, size = (sum(x) for x in zip((0, 0, 0), *map(self.traits, pieces)))
     if alone > ALONE * letters and letters > 3: return 'foreign script'
-    return 'foreign language' if size >= ENOUGH and len(found) > CRUMBS * size else ''
+    return 'foreign language' if size >= ENOUGH and len(pieces) > CRUMBS * size else ''
 
 # %% ../../nbs/12_translate.pieces.ipynb #6ee48b50
 def model_name(
@@ -94,8 +94,8 @@ def model_language(
 ) -> str:        # Language code; '' where nothing says it, or a group of languages
     "Which language a model translates, as its tokenizer's configuration says."
     path = Path(folder) / 'tokenizer_config.json'
-    said = str(read_json(path).get('source_lang', '')) if path.is_file() else ''
-    return said if is_language(said) else ''
+    code = str(read_json(path).get('source_lang', '')) if path.is_file() else ''
+    return code if is_language(code) else ''
 
 # %% ../../nbs/12_translate.pieces.ipynb #790cd261
 def without_pickle(

@@ -34,9 +34,9 @@ def flagged(
 ) -> str:       # Each once, in the order of the list
     "Put flags together."
     if not any(flags): return ''
-    found = {f for text in flags for f in text.split(', ') if f}
-    if odd := found - set(FLAGS): raise ValueError(f'no such flag: {sorted(odd)}; there are {FLAGS}')
-    return ', '.join(f for f in FLAGS if f in found)
+    names = {f for text in flags for f in text.split(', ') if f}
+    if odd := names - set(FLAGS): raise ValueError(f'no such flag: {sorted(odd)}; there are {FLAGS}')
+    return ', '.join(f for f in FLAGS if f in names)
 
 # %% ../../nbs/12_translate.protocol.ipynb #b9a10a44
 METHODS = ('beam', 'alternatives', 'diverse', 'sample')
@@ -83,8 +83,8 @@ def decides(
     decoding:Decoding, # A way of decoding
 ) -> dict:             # Name to value
     "The options that decide the output."
-    named = *_DECIDES[decoding.method], *(['no_repeat'] if decoding.no_repeat else [])
-    return {name: value for name, value in asdict(decoding).items() if name in named}
+    names = *_DECIDES[decoding.method], *(['no_repeat'] if decoding.no_repeat else [])
+    return {name: value for name, value in asdict(decoding).items() if name in names}
 
 # %% ../../nbs/12_translate.protocol.ipynb #9dd0f10e
 def decoding_told(
@@ -161,7 +161,7 @@ def joined(
 ) -> list[Hypothesis]:            # Hypotheses of the whole, best first
     "Put the translations of a split source together."
     if len(parts) == 1 and not flag: return parts[0]
-    ranked = [[p[min(r, len(p) - 1)] for p in parts] for r in range(max(map(len, parts)))]
+    rows = [[p[min(r, len(p) - 1)] for p in parts] for r in range(max(map(len, parts)))]
     whole = [Hypothesis(' '.join(h.text for h in row if h.text), sum(h.log_probability for h in row),
-                        sum(h.tokens for h in row), flagged(flag, *(h.flags for h in row))) for row in ranked]
+                        sum(h.tokens for h in row), flagged(flag, *(h.flags for h in row))) for row in rows]
     return whole if len(parts) == 1 else sorted(whole, key=lambda h: -h.score)

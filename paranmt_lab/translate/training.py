@@ -101,11 +101,11 @@ class Seq2SeqLearner(Learner):
     def __init__(self,
         config:NmtConfig,         # Config of the run
         vocabulary:int,           # Pieces, the pad not counted
-        prepared:Prepared|None=None, # What the run reads; not needed for single steps on other data
+        data:Prepared|None=None,  # What the run reads; not needed for single steps on other data
         processes:Processes|None=None, # Those that train together; None: this one alone, on the CPU
     ):
         torch.manual_seed(config.seed)
-        self.config, self.prepared, self.processes = config, prepared, processes or Processes()
+        self.config, self.prepared, self.processes = config, data, processes or Processes()
         self.vocabulary = vocabulary
         self.at, self.share = Position(), 1. # share of the pairs that this epoch draws from
         self.device = self.processes.device
@@ -150,19 +150,19 @@ class Seq2SeqLearner(Learner):
 # %% ../../nbs/21_translate.training.ipynb #06c94837
 def precision(
     device:str, # Where the training runs
-    wanted:bool, # Whether bfloat16 is asked for
+    half:bool,  # Whether bfloat16 is asked for
 ) -> str:       # `bfloat16` or `float32`
     "Precision of matrix products: bfloat16 if the hardware has instructions for it."
     kind = torch.device(device).type
     fast = kind == 'cuda' or kind == 'cpu' and torch.cpu._is_avx512_bf16_supported()
-    return 'bfloat16' if wanted and fast else 'float32'
+    return 'bfloat16' if half and fast else 'float32'
 
 def half_precision(
     device:str, # Where the training runs
-    wanted:bool, # Whether to use it at all
+    half:bool,  # Whether to use it at all
 ):              # Context: products in bfloat16, or nothing
     "Products in bfloat16 inside, where that is their precision."
-    if precision(device, wanted) == 'float32': return nullcontext()
+    if precision(device, half) == 'float32': return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 def varied_shapes(
@@ -284,8 +284,8 @@ def greedy(
     batch_tokens:int=6_400,            # Padded pieces in a batch
 ) -> list[str]:                        # A translation each
     "Translate in greedy search with Transformers."
-    pad, found = model.config.pad_token_id, [''] * min(most, len(arrays.lengths))
-    for rows in epoch_batches(arrays.lengths[:most], np.ones(len(found)), batch_tokens, (0, 0)):
+    pad, translations = model.config.pad_token_id, [''] * min(most, len(arrays.lengths))
+    for rows in epoch_batches(arrays.lengths[:most], np.ones(len(translations)), batch_tokens, (0, 0)):
         source_BS = arrays.batch(rows, pad)[0].to(model.device)
         longest = min(3 * source_BS.shape[1] + 10, 512)
         out = model.generate(source_BS, attention_mask=source_BS != pad,
@@ -293,8 +293,8 @@ def greedy(
                              bad_words_ids=[[pad], [UNK]])
         for row, ids in zip(rows, out.tolist()):
             own = ids[:3 * arrays.lengths[row, 0] + 10]  # its own limit, not that of the longest beside it
-            found[row] = target.decode([i for i in own if i not in (EOS, pad)])
-    return found
+            translations[row] = target.decode([i for i in own if i not in (EOS, pad)])
+    return translations
 
 # %% ../../nbs/21_translate.training.ipynb #cb24f21a
 @patch
@@ -303,8 +303,8 @@ def evaluate(self:Seq2SeqLearner) -> dict: # `bleu`, where the config asks for i
     c, data, figures = self.config, self.prepared, {}
     model = self.averaged().to(self.device)
     if c.development:
-        written = self.write(model, data.dev, c.development)
-        figures['bleu'] = BLEU().corpus_score(written, [data.references]).score
+        translations = self.write(model, data.dev, c.development)
+        figures['bleu'] = BLEU().corpus_score(translations, [data.references]).score
     return figures | dict(held_out=held_out_loss(model, data.dev, loss=self.loss, pad=self.vocabulary))
 
 # %% ../../nbs/21_translate.training.ipynb #89b81833
@@ -316,11 +316,11 @@ def save(self:Seq2SeqLearner,
     with whole_folder(folder, lambda older: True) as part:
         self.save_files(part, self.averaged())
 
-def _write_model(folder, model, prepared, config):
+def _write_model(folder, model, source, config):
     "The files of the layout."
     model.save_pretrained(folder)
     vocabularies = 'vocab.json', 'vocab.json' if config.joint else 'target_vocab.json'
-    for path, side, vocabulary in zip(spm_paths(prepared, config.joint), ('source', 'target'), vocabularies):
+    for path, side, vocabulary in zip(spm_paths(source, config.joint), ('source', 'target'), vocabularies):
         shutil.copy(path, folder / f'{side}.spm')
         pieces = spm.SentencePieceProcessor(model_file=str(path))
         ids = {pieces.id_to_piece(i): i for i in range(len(pieces))}
@@ -344,9 +344,9 @@ def _settled(config, pairs, s):
 def _begun(config, pairs, s, kind):
     "The run with all that training needs. A bitext that cannot be prepared claims no name."
     folder = s.runs / safe_name(config.name, 'run')
-    new, divided = not folder.exists(), None if (folder / 'prepared.json').exists() else divide(config, pairs)
+    new, division = not folder.exists(), None if (folder / 'prepared.json').exists() else divide(config, pairs)
     run = Run.create(s.runs, config.name, config)
-    try: facts = kind.prepare(run, config, divided)
+    try: facts = kind.prepare(run, config, division)
     except Exception:
         if new: shutil.rmtree(folder)
         raise
@@ -365,14 +365,14 @@ def train_nmt(
     "Train a translation model, or resume its training."
     s = s or settings()
     processes = Processes(device_of(s))
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with processes.first_alone():
-            if processes.first: held.enter_context(Run.alone(s.runs, config.name))
+            if processes.first: stack.enter_context(Run.alone(s.runs, config.name))
             config = _settled(config, pairs, s)
             run = _begun(config, pairs, s, kind)
         if run.finished: return run
-        prepared = kind.read(run, config)
-        learner = kind(config, prepared.facts['pieces'], prepared, processes)
+        data = kind.read(run, config)
+        learner = kind(config, data.facts['pieces'], data, processes)
         plan = Plan(config.steps, steps=config.steps, model=kind.kept, patience=config.patience,
                     evaluate_every=config.evaluate_every, checkpoint_every=config.checkpoint_every)
         fit(learner, run, plan, processes, show)
@@ -403,8 +403,8 @@ def bleu_by_domain(
     rows, metric = [], BLEU()
     for domain, part in held_out.groupby('corpus', sort=True):
         part = part.head(most)
-        found = [hs[0].text for hs in engine.translate(list(part.source), Decoding(beam_size))]
-        rows.append((domain, len(part), round(metric.corpus_score(found, [list(part.reference)]).score, 1)))
+        translations = [hs[0].text for hs in engine.translate(list(part.source), Decoding(beam_size))]
+        rows.append((domain, len(part), round(metric.corpus_score(translations, [list(part.reference)]).score, 1)))
     return pd.DataFrame(rows, columns=['corpus', 'pairs', 'bleu']).assign(signature=str(metric.get_signature()))
 
 # %% ../../nbs/21_translate.training.ipynb #bdd82d3d
@@ -418,14 +418,14 @@ def ship(
 ) -> pd.DataFrame:         # BLEU by domain
     "Convert a finished model, check it against Transformers, measure it, and write its card."
     if not run.finished: raise ValueError(f'run {run.name} is not finished; train it to its end first')
-    held = pd.read_parquet(run.folder / 'held-out.parquet')
+    held_out = pd.read_parquet(run.folder / 'held-out.parquet')
     same = same_translations(run.folder / 'transformers',
-                             list(held.source.sample(min(compare, len(held)), random_state=0))).same.mean()
+                             list(held_out.source.sample(min(compare, len(held_out)), random_state=0))).same.mean()
     if same < .9:
         raise ValueError(f'Transformers and CTranslate2 agree on {same:.0%} of {compare} sentences only; '
                          'look for a <pad> row that is not zero')
     convert(run.folder / 'transformers', out, quantization)
-    bleu = bleu_by_domain(CTranslate2Engine(out, threads=os.cpu_count()), held, beam_size)
+    bleu = bleu_by_domain(CTranslate2Engine(out, threads=os.cpu_count()), held_out, beam_size)
     with atomic(out / 'README.md') as part:
         part.write_text(card(run, bleu, same, command, quantization, beam_size), encoding='utf-8')
     return bleu
@@ -440,7 +440,7 @@ def card(
     beam_size:int,      # Beam of the BLEU
 ) -> str:               # Markdown
     "Model card of a translation model."
-    c, done = run.config, run.finished
+    c, result = run.config, run.finished
     seconds = read_json(run.folder / 'progress.json')['seconds']
     table = '\n'.join(f'| {r.corpus} | {r.pairs} | {r.bleu} |' for r in bleu.itertuples())
     translates = c.get('first', 'source') == 'source'
@@ -448,7 +448,7 @@ def card(
     return CARD.format(name=c['name'], about=about,
                        quantization=quantization, command=command, table=table, same=same, beam=beam_size,
                        signature=bleu.signature.iloc[0], hours=seconds / 3600, config=json.dumps(c, indent=2),
-                       **dict(products='a precision that was not recorded') | done)
+                       **dict(products='a precision that was not recorded') | result)
 
 # %% ../../nbs/21_translate.training.ipynb #ff1821f6
 CARD = '''# {name}
