@@ -273,7 +273,7 @@ def adjudicate_(
         return show_note(f'Decided, as event {event:,}.')
     table = disputes(log, campaign)
     if not len(table):
-        decided = ': every dispute has a decision' if len(disputes(log, campaign, decided=True)) else ''
+        decided = ': every dispute has a decision' if len(disputes(log, campaign, complete=True)) else ''
         return show_note(f'Nothing is in dispute{decided}.')
     if by: _decide_each(log, campaign, by, table, how, remarks)
     else: _show_disputes(table, campaign)

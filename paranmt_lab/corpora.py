@@ -35,16 +35,16 @@ def _stream(corpora, columns):
 # %% ../nbs/23_corpora.ipynb #2e719638
 def _cut(batches, keep, shard_rows):
     "Tables of `shard_rows` rows, of those that the mask keeps."
-    held, count, place = [], 0, 0
+    parts, count, place = [], 0, 0
     for batch in batches:
-        chosen = pa.Table.from_batches([batch])
-        if keep is not None: chosen = chosen.filter(pa.array(keep[place:place + len(batch)]))
+        rows = pa.Table.from_batches([batch])
+        if keep is not None: rows = rows.filter(pa.array(keep[place:place + len(batch)]))
         place += len(batch)
-        while count + len(chosen) >= shard_rows:
-            yield pa.concat_tables([*held, chosen[:shard_rows - count]], promote_options='permissive')
-            chosen, held, count = chosen[shard_rows - count:], [], 0
-        if len(chosen): held, count = [*held, chosen], count + len(chosen)
-    if held: yield pa.concat_tables(held, promote_options='permissive')
+        while count + len(rows) >= shard_rows:
+            yield pa.concat_tables([*parts, rows[:shard_rows - count]], promote_options='permissive')
+            rows, parts, count = rows[shard_rows - count:], [], 0
+        if len(rows): parts, count = [*parts, rows], count + len(rows)
+    if parts: yield pa.concat_tables(parts, promote_options='permissive')
 
 # %% ../nbs/23_corpora.ipynb #366d89eb
 def _facts(corpora, name, operation, shard_rows):
@@ -72,8 +72,8 @@ def derive(
     "Write some rows of some corpora, and their measures, as a new corpus."
     facts = _facts(corpora, name, operation, shard_rows)
     out, measures = Corpus.create(name, s), facts['measures']
-    begun = {k: v for k, v in out.manifest('derive').items() if k in facts}
-    if (begun or out.shards) and begun != facts:
+    before = {k: v for k, v in out.manifest('derive').items() if k in facts}
+    if (before or out.shards) and before != facts:
         raise ValueError(f'corpus {name!r} is there and was made otherwise; give the new one another name')
     remove_leftovers(out.folder, deep=True)
     there = set(out.sizes) - {shard for m in measures for shard in out.missing(m)}
@@ -92,8 +92,8 @@ def licences(
     corpora:Iterable[Corpus], # Corpora
 ) -> str|None:                # Their licences, each once
     "Licences of what a corpus is made of."
-    found = [m.get('licence') for c in corpora for m in c.manifests().values()]
-    return ', '.join(sorted({x for x in found if x})) or None
+    names = [m.get('licence') for c in corpora for m in c.manifests().values()]
+    return ', '.join(sorted({x for x in names if x})) or None
 
 # %% ../nbs/23_corpora.ipynb #41c9d4a0
 def merge(
@@ -115,12 +115,12 @@ def pair_keys(
     "A number for each pair, the same for equal pairs."
     form = '{0}' if exact else PLAIN_SQL
     sql = f"SELECT hash({form.format('reference')}, {form.format('translation')}) AS h FROM batch"
-    found = [np.empty(0, np.uint64)]
+    keys = [np.empty(0, np.uint64)]
     with duckdb.connect() as con:
         for batch in _stream(corpora, ['reference', 'translation']):
             con.register('batch', pa.Table.from_batches([batch]))
-            found.append(con.execute(sql).fetchnumpy()['h'])
-    return np.concatenate(found)
+            keys.append(con.execute(sql).fetchnumpy()['h'])
+    return np.concatenate(keys)
 
 # %% ../nbs/23_corpora.ipynb #fc9773c7
 def deduplicate(

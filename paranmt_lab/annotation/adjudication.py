@@ -129,34 +129,34 @@ _DECIDED = 'SELECT DISTINCT item FROM events WHERE campaign = :c AND kind = :k'
 def in_dispute(
     log:EventLog,       # The database
     campaign:str,       # Name of the campaign
-    decided:bool=False, # Also those that have a decision
+    complete:bool=False, # Also those that have a decision
     but:str='',         # Without items that this person has rated
 ) -> pd.DataFrame:      # item, and how far apart its marks are on each scale
     "Items whose raters gave different marks."
     with log.reading() as db:
         campaign_in(db, campaign)
         apart = frame_of(run(db, _APART, c=campaign, a=but))
-        if decided: return apart
-        settled = run(db, _DECIDED, c=campaign, k=ADJUDICATED).scalars().all()
-    return apart[~apart['item'].isin(settled)].reset_index(drop=True)
+        if complete: return apart
+        items = run(db, _DECIDED, c=campaign, k=ADJUDICATED).scalars().all()
+    return apart[~apart['item'].isin(items)].reset_index(drop=True)
 
 # %% ../../nbs/34_annotation.adjudication.ipynb #b66184f4
-def _all_marks(rated, scale):
+def _all_marks(rows, scale):
     "The marks of each item on a scale as text, such as `1,3`."
-    marks = rated.dropna(subset=scale).sort_values(scale)
+    marks = rows.dropna(subset=scale).sort_values(scale)
     return marks.groupby('item')[scale].agg(lambda labels: ','.join(map(str, labels)))
 
 # %% ../../nbs/34_annotation.adjudication.ipynb #ee36f414
 def disputes(
     log:EventLog,       # The database
     campaign:str,       # Name of the campaign
-    decided:bool=False, # Also those that have a decision
+    complete:bool=False, # Also those that have a decision
 ) -> pd.DataFrame:      # item, labels of each scale such as `1,3`, reference, translation, source
     "Items whose raters gave different marks, with their marks and texts."
-    apart = in_dispute(log, campaign, decided).set_index('item')
-    rated = ratings(log, campaign)
-    rated = rated[rated['item'].isin(apart.index)]
-    marks = pd.DataFrame({scale: _all_marks(rated, scale) for scale in SCALES}, index=apart.index)
+    apart = in_dispute(log, campaign, complete).set_index('item')
+    rows = ratings(log, campaign)
+    rows = rows[rows['item'].isin(apart.index)]
+    marks = pd.DataFrame({scale: _all_marks(rows, scale) for scale in SCALES}, index=apart.index)
     order = marks.assign(widest=apart.fillna(0).max(axis=1))
     order = order.sort_values(['widest', *SCALES], ascending=False, kind='stable').index
     texts = campaign_items(log, campaign).set_index('item')[list(TEXTS)]

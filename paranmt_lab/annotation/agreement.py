@@ -26,8 +26,8 @@ def rating_places(
     rows = ratings[ratings[scale].notna()]
     rows = rows.assign(place=pd.Index(labels, dtype=float).get_indexer(rows[scale].astype(float)))
     for row in rows[rows.place < 0].to_dict('records')[:1]:
-        known = ', '.join(map(str, labels))
-        raise ValueError(f'{scale} of item {row["item"]} is {row[scale]}, expected one of {known}')
+        choices = ', '.join(map(str, labels))
+        raise ValueError(f'{scale} of item {row["item"]} is {row[scale]}, expected one of {choices}')
     for row in rows[rows.duplicated(['item', 'annotator'])].to_dict('records')[:1]:
         raise ValueError(f'item {row["item"]} has two ratings by {row["annotator"]}; '
                          'give the current ones only, one row per item and annotator')
@@ -181,8 +181,8 @@ def _interval(values, items):
     if np.nanmax(values) - np.nanmin(values) < 1e-12:
         return None, None, f'resampling {items:,} items changes nothing, so no interval'
     low, high = np.nanpercentile(values, [2.5, 97.5])
-    undefined = np.isnan(values).mean()
-    note = f'{undefined:.1%} of resamples are undefined and left out' if undefined else ''
+    share = np.isnan(values).mean()
+    note = f'{share:.1%} of resamples are undefined and left out' if share else ''
     return float(low), float(high), note
 
 # %% ../../nbs/35_annotation.agreement.ipynb #485175cf
@@ -251,7 +251,7 @@ def agreement_table(
     parts = []
     for scale, of_scale in patterns.groupby('scale', sort=False):
         for stratum, rows in [*of_scale.groupby('stratum', sort=False), ('all', of_scale)]:
-            found = agreement(rows, names, weights=weights if stratum == 'all' else None, **options)
-            parts.append(as_frame(found.values()).assign(scale=scale, stratum=stratum))
+            coefficients = agreement(rows, names, weights=weights if stratum == 'all' else None, **options)
+            parts.append(as_frame(coefficients.values()).assign(scale=scale, stratum=stratum))
     frame = pd.concat(parts, ignore_index=True) if parts else as_frame([]).assign(scale='', stratum='')
     return frame[['scale', 'stratum', *frame.columns[:-2]]]

@@ -107,8 +107,8 @@ def paper_campaign(
 # %% ../../nbs/34_annotation.campaigns.ipynb #a334f95c
 def _check_ranges(c):
     "Refuse ranges that are empty or have a pair in common."
-    bound = lambda x, open_end: open_end if x is None else x
-    ends = [(bound(low, -np.inf), bound(high, np.inf), f'({low}, {high}]') for low, high in c.ranges]
+    end_of = lambda x, open_end: open_end if x is None else x
+    ends = [(end_of(low, -np.inf), end_of(high, np.inf), f'({low}, {high}]') for low, high in c.ranges]
     if not ends: raise ValueError(f'campaign {c.name!r}: no range of {c.measure} is given')
     for low, high, name in ends:
         if not low < high:
@@ -145,29 +145,29 @@ def _where(corpus, c, *more):
     return where
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #9a315499
-def _blocks(corpus, columns, where, chosen) -> Iterator[tuple[np.ndarray, ...]]:
+def _blocks(corpus, columns, where, members) -> Iterator[tuple[np.ndarray, ...]]:
     "Columns of the pairs that meet a condition, some at a time; the first is `pair_id`."
     query = f"SELECT {', '.join(map(quoted, columns))} FROM pairs WHERE {where}"
     for block in corpus.connect().sql(query).to_arrow_reader(100_000):
         arrays = [column.to_numpy(zero_copy_only=False) for column in block.columns]
-        inside = slice(None) if chosen is None else _is_member(arrays[0], chosen)
+        inside = slice(None) if members is None else _is_member(arrays[0], members)
         yield tuple(array[inside] for array in arrays)
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #81c8964e
-def _is_member(ids, chosen):
+def _is_member(ids, members):
     "Which ids are among the chosen, which ascend."
-    if not len(chosen): return np.zeros(len(ids), bool)
-    return chosen[np.minimum(np.searchsorted(chosen, ids), len(chosen) - 1)] == ids
+    if not len(members): return np.zeros(len(ids), bool)
+    return members[np.minimum(np.searchsorted(members, ids), len(members) - 1)] == ids
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #97520323
 SEED = 0x5EED # Keeps a campaign's draw apart from a selection's that has the same seed
 
-def _sampled(corpus, where, c, chosen):
+def _sampled(corpus, where, c, members):
     "(pairs that meet a condition, ids drawn of them)"
     size = 0
     def blocks():
         nonlocal size
-        for ids, in _blocks(corpus, ['pair_id'], where, chosen):
+        for ids, in _blocks(corpus, ['pair_id'], where, members):
             size += len(ids)
             yield ids
     ids = smallest(blocks(), c.n, c.seed + SEED)
@@ -180,9 +180,9 @@ def _rank_in(values):
     return lambda x: (np.searchsorted(order, x, 'left') + np.searchsorted(order, x, 'right')) / (2 * max(len(order), 1))
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #20c8f41f
-def _values(corpus, columns, where, chosen):
+def _values(corpus, columns, where, members):
     "The two measures of all pairs that have both."
-    blocks = list(_blocks(corpus, columns, where, chosen))
+    blocks = list(_blocks(corpus, columns, where, members))
     return [np.concatenate([np.empty(0, np.float32), *(block[k] for block in blocks)]) for k in (1, 2)]
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #0c868469
@@ -191,34 +191,34 @@ def rank_differences(
     measures:tuple[str, str], # Two measures
     k:int,                  # Pairs wanted
     where:str='true',       # SQL condition on the pairs that are ranked
-    chosen:np.ndarray|None=None, # Ascending ids of the only pairs that are ranked; None ranks all
+    members:np.ndarray|None=None, # Ascending ids of the only pairs that are ranked; None ranks all
     share:float=0.,         # At least this share of the pairs
 ) -> tuple[int, pd.DataFrame]: # Pairs that have both values; pair_id and difference of those wanted, the greatest first
     "Pairs on which two measures disagree most."
     columns = ['pair_id', *corpus.known(measures)]
     where = f'{where} AND {between(measures[0])} AND {between(measures[1])}'
-    values = _values(corpus, columns, where, chosen)
+    values = _values(corpus, columns, where, members)
     ranks = [_rank_in(v) for v in values]
     size = len(values[0])
-    wanted = max(k, round(share * size))
+    count = max(k, round(share * size))
     ids, gaps = np.empty(0, np.int64), np.empty(0)
-    for pair, a, b in _blocks(corpus, columns, where, chosen):
+    for pair, a, b in _blocks(corpus, columns, where, members):
         ids, gaps = np.append(ids, pair), np.append(gaps, np.abs(ranks[0](a) - ranks[1](b)))
-        best = np.lexsort((shuffled(ids), -gaps))[:wanted]
+        best = np.lexsort((shuffled(ids), -gaps))[:count]
         ids, gaps = ids[best], gaps[best]
     return size, pd.DataFrame({'pair_id': ids, 'difference': gaps})
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #f041cd8d
 def _drawn(corpus, c):
     "(name, pairs, ids drawn) of each stratum."
-    chosen = selected_ids(corpus, c.selection) if c.selection else None
-    if c.disagreement: return [_disagreeing(corpus, c, chosen)]
-    return [(name, *_sampled(corpus, _where(corpus, c, sql), c, chosen)) for name, sql in strata(corpus, c)]
+    members = selected_ids(corpus, c.selection) if c.selection else None
+    if c.disagreement: return [_disagreeing(corpus, c, members)]
+    return [(name, *_sampled(corpus, _where(corpus, c, sql), c, members)) for name, sql in strata(corpus, c)]
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #49b51f81
-def _disagreeing(corpus, c, chosen):
+def _disagreeing(corpus, c, members):
     "The one stratum of a campaign about disagreement."
-    _, pairs = rank_differences(corpus, c.disagreement, c.n, _where(corpus, c), chosen, c.top)
+    _, pairs = rank_differences(corpus, c.disagreement, c.n, _where(corpus, c), members, c.top)
     name = f"{' against '.join(c.disagreement)}, the {len(pairs):,} greatest"
     return name, len(pairs), smallest([pairs.pair_id.to_numpy()], c.n, c.seed + SEED)
 
@@ -228,11 +228,11 @@ def draw(
     c:Campaign,     # The campaign
 ) -> tuple[pd.DataFrame, pd.DataFrame]: # Items: pair_id, stratum, weight; strata: stratum, pairs, drawn, weight
     "Draw the pairs of a campaign."
-    drawn = _drawn(corpus, c)
+    draws = _drawn(corpus, c)
     table = pd.DataFrame([dict(stratum=name, pairs=size, drawn=len(ids), weight=size / max(len(ids), 1))
-                          for name, size, ids in drawn])
+                          for name, size, ids in draws])
     items = table[['stratum', 'weight']].loc[table.index.repeat(table.drawn)].reset_index(drop=True)
-    items.insert(0, 'pair_id', np.concatenate([ids for *_, ids in drawn]))
+    items.insert(0, 'pair_id', np.concatenate([ids for *_, ids in draws]))
     order = np.argsort(shuffled(items.pair_id, c.seed + SEED + 1))
     return items.iloc[order].reset_index(drop=True), table
 
@@ -271,8 +271,8 @@ def _rows(items, c):
     rows = _drawn_rows(items)
     if rows:
         share = round(c.repeats * len(rows))
-        repeated = np.sort(np.random.default_rng(c.seed).choice(len(rows), share, replace=False))
-        rows += [rows[i] | dict(weight=0., repeat_of=int(i) + 1) for i in repeated]
+        repeats = np.sort(np.random.default_rng(c.seed).choice(len(rows), share, replace=False))
+        rows += [rows[i] | dict(weight=0., repeat_of=int(i) + 1) for i in repeats]
     rows += map(_gold_row, c.gold)
     return [dict(campaign=c.name) | row | dict(item=item) for item, row in enumerate(rows, 1)]
 

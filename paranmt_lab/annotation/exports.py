@@ -61,11 +61,11 @@ def _how(reason):
     return how, [person(name) for name in together]
 
 # %% ../../nbs/34_annotation.exports.ipynb #16fda2da
-def _with_decisions(states, decided):
+def _with_decisions(states, adjudications):
     "Answers and decisions in order of item and annotator."
-    if not len(decided): return states
-    reasons = list(map(_as_reason, decided.how, decided.together))
-    rows = decided.assign(state=ADJUDICATED, reason=reasons)
+    if not len(adjudications): return states
+    reasons = list(map(_as_reason, adjudications.how, adjudications.together))
+    rows = adjudications.assign(state=ADJUDICATED, reason=reasons)
     return pd.concat([states, rows]).sort_values(['item', 'annotator'], kind='stable')
 
 # %% ../../nbs/34_annotation.exports.ipynb #9ff5e0b7
@@ -123,8 +123,8 @@ def unguarded(
 # %% ../../nbs/34_annotation.exports.ipynb #409a2ad7
 def _texts(column, say):
     "A column as text, made once for each value in it."
-    coded = column.dictionary_encode('encode')
-    return pa.array(map(say, coded.dictionary.to_pylist()), pa.large_string()).take(coded.indices)
+    codes = column.dictionary_encode('encode')
+    return pa.array(map(say, codes.dictionary.to_pylist()), pa.large_string()).take(codes.indices)
 
 # %% ../../nbs/34_annotation.exports.ipynb #51949a17
 def _write_rows(table, path, sayers, between, head=''):
@@ -173,8 +173,8 @@ def _card(log, campaign, at, table):
     with log.reading() as db:
         plan, event = campaign_in(db, campaign), moment(db, at, campaign)
         time = run(db, 'SELECT time FROM events WHERE id = :e', e=event).scalar() or 'nothing yet'
-        drawn = campaign_definition(db, campaign)['strata']
-    strata = '\n'.join(f"| {row['stratum']} | {row['pairs']:,} | {row['drawn']:,} |" for row in drawn)
+        rows = campaign_definition(db, campaign)['strata']
+    strata = '\n'.join(f"| {row['stratum']} | {row['pairs']:,} | {row['drawn']:,} |" for row in rows)
     people, items = (len(table[name].unique()) for name in ('annotator', 'item'))
     return asset('ratings_card.md').format(
         name=campaign, rows=len(table), people=people, items=items, event=event, time=time,
@@ -194,11 +194,11 @@ def pseudonymous(
     "Answers with `rater-1`, `rater-2`, ... in place of names."
     rows = table.select(['annotator', 'time', 'state', 'reason']).to_pylist()
     order = [row['annotator'] for row in sorted(rows, key=lambda row: row['time'])]
-    decided = [_how(row['reason']) if row['state'] == ADJUDICATED else ('', []) for row in rows]
-    people = dict.fromkeys([*order, *(name for _, together in decided for name in together)])
+    adjudications = [_how(row['reason']) if row['state'] == ADJUDICATED else ('', []) for row in rows]
+    people = dict.fromkeys([*order, *(name for _, together in adjudications for name in together)])
     names = {name: f'rater-{k}' for k, name in enumerate(people, 1)}
     reasons = [_as_reason(how, [names[name] for name in together]) if how else row['reason']
-               for row, (how, together) in zip(rows, decided)]
+               for row, (how, together) in zip(rows, adjudications)]
     columns = dict(annotator=[names[row['annotator']] for row in rows], reason=reasons)
     for name, values in columns.items():
         table = table.set_column(table.column_names.index(name), ANSWERS.field(name), pa.array(values, pa.string()))
@@ -281,8 +281,8 @@ def _number(value, name, where):
     if _is_empty(value): return None
     number, is_mark = _parsed(value, _NUMBERS[name]), name in SCALES
     if number is not None and not (is_mark and number not in LABELS): return number
-    wanted = '1, 2 or 3' if is_mark else 'a number'
-    raise ValueError(f'{where}: {name} {str(value)[:40]!r}: expected {wanted}, or nothing; '
+    kind = '1, 2 or 3' if is_mark else 'a number'
+    raise ValueError(f'{where}: {name} {str(value)[:40]!r}: expected {kind}, or nothing; '
                      'mend the cell, or convert the column first')
 
 # %% ../../nbs/34_annotation.exports.ipynb #8a92074b
@@ -432,8 +432,8 @@ def add_answers(
 # %% ../../nbs/34_annotation.exports.ipynb #6528922d
 def _strata(items):
     "Strata of an import: as many pairs as the weights say."
-    drawn = items[items.repeat_of.isna() & items.gold.isna()].fillna({'weight': 1., 'stratum': 'all'})
-    sums = drawn.groupby('stratum').weight.agg(['sum', 'size', 'mean'])
+    sample = items[items.repeat_of.isna() & items.gold.isna()].fillna({'weight': 1., 'stratum': 'all'})
+    sums = sample.groupby('stratum').weight.agg(['sum', 'size', 'mean'])
     return [dict(stratum=stratum, pairs=round(row['sum']), drawn=int(row['size']), weight=float(row['mean']))
             for stratum, row in sums.iterrows()]
 
@@ -446,8 +446,8 @@ def import_answers(
 ) -> Campaign:           # As it was made
     "Import answers as a campaign of their own, all or none."
     items, frame = _items(frame)
-    judged = frame[frame.state.isin(JUDGED) & frame.gold.isna()].groupby('item').size()
-    c = replace(c, overlap=max(c.overlap, int(judged.max()) if len(judged) else 1))
+    counts = frame[frame.state.isin(JUDGED) & frame.gold.isna()].groupby('item').size()
+    c = replace(c, overlap=max(c.overlap, int(counts.max()) if len(counts) else 1))
     with log.writing(silence=3600) as db:
         now = log.now(db)
         rows = [_item_row(r, c.name) for r in items.to_dict('records')]

@@ -77,9 +77,9 @@ def strength_curve(
     p = _labels_from(x, y, kind, rising)
     curves = [fit(x, (rng.random(len(x)) < p).astype(float), at, rising) for _ in range(resamples)]
     low, high = np.percentile(curves, [2.5, 97.5], axis=0) if resamples else (np.nan, np.nan)
-    fitted = fit(x, y, at, rising)
-    low, high = np.minimum(low, fitted), np.maximum(high, fitted)
-    curve = pd.DataFrame({'value': np.asarray(at, float), 'p': fitted, 'low': low, 'high': high})
+    estimate = fit(x, y, at, rising)
+    low, high = np.minimum(low, estimate), np.maximum(high, estimate)
+    curve = pd.DataFrame({'value': np.asarray(at, float), 'p': estimate, 'low': low, 'high': high})
     curve.attrs = dict(pairs=len(x), left_out=left_out)
     return curve
 
@@ -120,32 +120,32 @@ def _place(values, high):
     return np.clip(np.searchsorted(np.asarray(high), values), 0, len(high) - 1)
 
 # %% ../../nbs/35_annotation.next_pairs.ipynb #b1d7cb1d
-def _plan(corpus, measure, rated, n, bins, kind, seed):
-    "The allocation over the bins of a measure, with `free`: pairs of each bin that are not in `rated`."
-    known = corpus.pairs_by_id(rated.pair_id.to_numpy(np.int64), [measure])[measure].astype(float)
-    strong = (rated.strength == LABELS[-1]).where(rated.strength.notna())
-    plan = allocate(corpus.histogram(measure, bins), known.to_numpy(), strong, n, kind, seed=seed)
-    drawn = np.bincount(_place(known[np.isfinite(known)], plan.high), minlength=len(plan))
-    return plan.assign(free=plan.pairs - drawn)
+def _plan(corpus, measure, labels, n, bins, kind, seed):
+    "The allocation over the bins of a measure, with `free`: pairs of each bin that are not in `labels`."
+    values = corpus.pairs_by_id(labels.pair_id.to_numpy(np.int64), [measure])[measure].astype(float)
+    strong = (labels.strength == LABELS[-1]).where(labels.strength.notna())
+    plan = allocate(corpus.histogram(measure, bins), values.to_numpy(), strong, n, kind, seed=seed)
+    counts = np.bincount(_place(values[np.isfinite(values)], plan.high), minlength=len(plan))
+    return plan.assign(free=plan.pairs - counts)
 
 # %% ../../nbs/35_annotation.next_pairs.ipynb #7297685a
 def next_pairs(
     corpus:Corpus,          # Scored corpus
     measure:str,            # Measure the curve is over
-    rated:pd.DataFrame,     # pair_id and strength of each pair (see `one_label`); rows without a pair_id are left out
+    labels:pd.DataFrame,    # pair_id and strength of each pair (see `one_label`); rows without a pair_id are left out
     n:int=50,               # Pairs wanted; fewer only where there are fewer
     bins:int=20,            # Of the measure
     kind:str='isotonic',    # Or `logistic`
     seed:int=0,             # Of the band and of the drawing
-) -> pd.DataFrame:          # pair_id and the measure; `attrs`: plan (from `allocate`, and `free`: pairs not in `rated`)
+) -> pd.DataFrame:          # pair_id and the measure; `attrs`: plan (`allocate`, and `free`: pairs not in `labels`)
     "Unrated pairs whose labels would most narrow the curve of P(strength = 3)."
-    rated = rated.dropna(subset='pair_id')
-    plan = _plan(corpus, measure, rated, n, bins, kind, seed)
-    ids = ', '.join(map(str, rated.pair_id.to_numpy(np.int64)))
+    labels = labels.dropna(subset='pair_id')
+    plan = _plan(corpus, measure, labels, n, bins, kind, seed)
+    ids = ', '.join(map(str, labels.pair_id.to_numpy(np.int64)))
     is_free = f'pair_id NOT IN ({ids})' if ids else None
     ends = [(None, plan.high[0]), *zip(plan.low[1:], plan.high[1:])]
-    drawn = [corpus.sample_ids(k, measure, *end, seed, is_free) for k, end in zip(plan['add'], ends) if k]
-    order = np.random.default_rng(seed).permutation(np.concatenate([*drawn, np.zeros(0, np.int64)]))
+    draws = [corpus.sample_ids(k, measure, *end, seed, is_free) for k, end in zip(plan['add'], ends) if k]
+    order = np.random.default_rng(seed).permutation(np.concatenate([*draws, np.zeros(0, np.int64)]))
     pairs = corpus.pairs_by_id(order, ['pair_id', measure])
     pairs.attrs = dict(plan=plan)
     return pairs
@@ -169,10 +169,10 @@ def _strata_of(plan, values):
     "(bins with pairs to add, the same as strata of a campaign, bin of each value)"
     bins = plan[plan['add'] > 0].reset_index(drop=True)
     place = np.minimum(np.searchsorted(bins.high, values.astype(float)), len(bins) - 1)
-    drawn = np.bincount(place, minlength=len(bins))
+    counts = np.bincount(place, minlength=len(bins))
     names = bins.apply(lambda b: f'({b.low:.3f}, {b.high:.3f}]', axis=1)
-    weight = bins.free / np.maximum(drawn, 1)
-    return bins, pd.DataFrame(dict(stratum=names, pairs=bins.free, drawn=drawn, weight=weight)), place
+    weight = bins.free / np.maximum(counts, 1)
+    return bins, pd.DataFrame(dict(stratum=names, pairs=bins.free, drawn=counts, weight=weight)), place
 
 # %% ../../nbs/35_annotation.next_pairs.ipynb #ed84c8dc
 def follow_up(

@@ -73,8 +73,8 @@ def _acts(db, campaign, at):
 # %% ../../nbs/34_annotation.replay.ipynb #4c693514
 def _places(states, items, plan):
     "Rows of `places`: the free places of each item."
-    occupied = Counter(states.item[states.state.isin(HOLDING)])
-    return [dict(campaign=plan.name, item=r.item, open=plan.overlap - occupied[r.item], repeat_of=r.repeat_of)
+    holders = Counter(states.item[states.state.isin(HOLDING)])
+    return [dict(campaign=plan.name, item=r.item, open=plan.overlap - holders[r.item], repeat_of=r.repeat_of)
             for r in items]
 
 # %% ../../nbs/34_annotation.replay.ipynb #66ce2105
@@ -93,7 +93,7 @@ def _counts(states, items, campaign):
         for scale in SCALES:
             label = getattr(r, scale)
             labels[r.item, scale].append(None if pd.isna(label) else int(label))
-    n = Counter((strata[item], scale, label_pattern(found)) for (item, scale), found in labels.items())
+    n = Counter((strata[item], scale, label_pattern(marks)) for (item, scale), marks in labels.items())
     return [dict(campaign=campaign, stratum=stratum, scale=scale, pattern=pattern, n=k)
             for (stratum, scale, pattern), k in n.items() if pattern]
 
@@ -111,9 +111,9 @@ def rebuild_in(
     plan:Campaign,    # The campaign
 ):
     "Derive the tables of a campaign again, inside a transaction."
-    derived = _derived(db, plan, moment(db))
-    for table in derived: run(db, f'DELETE FROM {table} WHERE campaign = :c', c=plan.name)
-    for table, rows in derived.items():
+    tables = _derived(db, plan, moment(db))
+    for table in tables: run(db, f'DELETE FROM {table} WHERE campaign = :c', c=plan.name)
+    for table, rows in tables.items():
         for k in range(0, len(rows), 10_000): add_rows(db, table, rows[k:k + 10_000])
 
 # %% ../../nbs/34_annotation.replay.ipynb #c7ba85be
@@ -136,9 +136,9 @@ def derived_rows(
     log:EventLog, # The database
 ) -> dict[str, list[tuple]]: # Rows of each derived table, sorted; a count of 0 is no row
     "The derived tables, for comparison."
-    found = {}
+    tables = {}
     with log.reading() as db:
         for table, columns in _COLUMNS.items():
             query = f"SELECT {', '.join(columns)} FROM {table}" + (' WHERE n <> 0' if table == 'counts' else '')
-            found[table] = sorted(map(tuple, run(db, query)), key=repr)
-    return found
+            tables[table] = sorted(map(tuple, run(db, query)), key=repr)
+    return tables

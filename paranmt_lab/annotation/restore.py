@@ -27,12 +27,12 @@ _COLUMNS = 'item, pair_id, stratum, weight, gold, repeat_of, content'
 @contextmanager
 def _backup(path) -> Iterator[EventLog]:
     "A backup, read from a copy; errors name the file that was given."
-    wanted = 'a file of `paranmt annotate backup`'
-    if not Path(path).is_file(): raise FileNotFoundError(f'{path} is no file; name {wanted}')
+    kind = 'a file of `paranmt annotate backup`'
+    if not Path(path).is_file(): raise FileNotFoundError(f'{path} is no file; name {kind}')
     with tempfile.TemporaryDirectory() as folder:
         try: yield EventLog(f"sqlite:///{shutil.copy(path, Path(folder) / 'backup.sqlite')}")
         except Damaged as error:
-            raise ValueError(f'{path} cannot be read as a backup; expected {wanted}, an SQLite database') from error
+            raise ValueError(f'{path} cannot be read as a backup; expected {kind}, an SQLite database') from error
 
 def _content(path, name):
     "Definition, strata, items and answers of a campaign of a backup."

@@ -516,13 +516,13 @@ def flag(
     corpus:str,      # Name of the corpus
     of:tuple[int, str],       # Pair and side of a sentence
     other:tuple[int, str],    # Pair and side of its false negative
-    flagged:bool=True,        # False takes it back
-    **seen,          # Shown to the reader: texts, run, cosine
+    is_flagged:bool=True,     # False takes it back
+    **context,       # Shown to the reader: texts, run, cosine
 ) -> int:            # Number of the event
     "Flag a false negative, or take the flag back."
     (pair_id, side), (negative_pair_id, negative_side) = of, other
     sentences = dict(zip(SENTENCES, (int(pair_id), side, int(negative_pair_id), negative_side)))
-    return log.append(FALSE_NEGATIVE, annotator, seen | sentences | dict(corpus=corpus, flagged=flagged))[0]
+    return log.append(FALSE_NEGATIVE, annotator, context | sentences | dict(corpus=corpus, flagged=is_flagged))[0]
 
 # %% ../../nbs/34_annotation.store.ipynb #2bac6925
 def false_negatives(

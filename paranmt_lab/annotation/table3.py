@@ -34,16 +34,16 @@ def _median_labels(ratings, scales):
 # %% ../../nbs/35_annotation.table3.ipynb #5d2ace88
 def one_label(
     ratings:pd.DataFrame,                 # item, annotator, scales; pair_id, stratum, weight and state if given
-    adjudicated:pd.DataFrame|None=None,   # item and scales: labels that were decided; empty where none was
+    decisions:pd.DataFrame|None=None,     # item and scales: labels that were decided; empty where none was
     scales:Sequence[str]=SCALES,          # Columns that hold labels
 ) -> pd.DataFrame: # item, pair_id if given, stratum, weight, scales, raters, discarded, adjudicated (names of scales)
     "One label an item: what was adjudicated, else the median of its labels, rounded down; none if it was discarded."
     scales = list(scales)
     labels = _median_labels(ratings, scales).assign(adjudicated='')
-    if adjudicated is not None:
-        decided = adjudicated.set_index('item')[scales].astype('Float64').reindex(labels.index)
-        labels[scales] = decided.fillna(labels[scales])
-        is_decided = decided.notna().to_numpy()
+    if decisions is not None:
+        values = decisions.set_index('item')[scales].astype('Float64').reindex(labels.index)
+        labels[scales] = values.fillna(labels[scales])
+        is_decided = values.notna().to_numpy()
         labels['adjudicated'] = [', '.join(np.array(scales)[row]) for row in is_decided]
         labels['discarded'] &= labels.adjudicated == ''
     labels.loc[labels.discarded, scales] = pd.NA
@@ -65,13 +65,13 @@ def wilson(
 # %% ../../nbs/35_annotation.table3.ipynb #06301a39
 BASES = {'all': 'all pairs', 'fit': 'pairs fit to be rated'}
 
-def _of_scale(labels, scale, discarded, of):
+def _of_scale(labels, scale, discards, of):
     "Counts of the labels of one scale, and the share of 3 with its interval, by stratum."
     counts = {f'{scale}_{label}': (labels[scale] == label).fillna(False).groupby(labels.stratum).sum()
               for label in LABELS}
-    counts = pd.DataFrame(counts).reindex(discarded.index, fill_value=0).astype(int)
+    counts = pd.DataFrame(counts).reindex(discards.index, fill_value=0).astype(int)
     top = counts[f'{scale}_{LABELS[-1]}']
-    n = counts.sum(axis=1) + (discarded if of == 'all' else 0)
+    n = counts.sum(axis=1) + (discards if of == 'all' else 0)
     low, high = wilson(top, n)
     return counts.assign(**{f'{scale}_share': top / n.where(n > 0), f'{scale}_low': low, f'{scale}_high': high})
 
@@ -82,8 +82,8 @@ def _checked_ranges(labels, ranges):
     if ranges is None:
         return pd.DataFrame({'range': weight.index, 'pairs': weight.to_numpy(), 'overlap': np.nan, 'sd': np.nan})
     if unknown := sorted(set(weight.index) - set(ranges['range'])):
-        known = ', '.join(ranges['range'])
-        raise ValueError(f'labels of the stratum {unknown[0]!r}, which is not among the ranges {known}')
+        names = ', '.join(ranges['range'])
+        raise ValueError(f'labels of the stratum {unknown[0]!r}, which is not among the ranges {names}')
     return ranges[['range', 'pairs', 'overlap', 'sd']].reset_index(drop=True)
 
 # %% ../../nbs/35_annotation.table3.ipynb #023b8b30
@@ -96,9 +96,9 @@ def table3(
     if of not in BASES: raise ValueError(f'of = {of!r}, expected {" or ".join(BASES)}')
     ranges = _checked_ranges(labels, ranges)
     count = lambda items: items.groupby('stratum').size().reindex(ranges['range'], fill_value=0)
-    discarded = count(labels[labels.discarded] if 'discarded' in labels else labels[:0])
-    parts = [_of_scale(labels, scale, discarded, of).reset_index(drop=True) for scale in SCALES]
-    first = ranges.assign(n=count(labels).to_numpy(), discarded=discarded.to_numpy())
+    discards = count(labels[labels.discarded] if 'discarded' in labels else labels[:0])
+    parts = [_of_scale(labels, scale, discards, of).reset_index(drop=True) for scale in SCALES]
+    first = ranges.assign(n=count(labels).to_numpy(), discarded=discards.to_numpy())
     return pd.concat([first, *parts], axis=1).assign(of=BASES[of])
 
 # %% ../../nbs/35_annotation.table3.ipynb #c8f0fde4
@@ -135,14 +135,14 @@ class Estimate:
         return (same * (self.effect > 1) + more * (self.more is not None)).strip()
 
 # %% ../../nbs/35_annotation.table3.ipynb #7af964ee
-def _remarks(table, judged, scale, base):
+def _remarks(table, counts, scale, base):
     "Ranges that an estimate leaves out, and how it counts discarded pairs."
-    missing = table[(judged == 0) & (table.pairs > 0)]
+    missing = table[(counts == 0) & (table.pairs > 0)]
     if len(missing):
         yield f'without {missing.pairs.sum():,.0f} pairs of {", ".join(missing["range"])}, where nothing is rated'
     good = dict(strength='strong', fluency='fluent')[scale]
     fate = 'left out' if base == BASES['fit'] else f'count as not {good}'
-    if out := table.discarded.sum(): yield f'{out:,} of {judged.sum():,} judged pairs are discarded and {fate}'
+    if out := table.discarded.sum(): yield f'{out:,} of {counts.sum():,} judged pairs are discarded and {fate}'
 
 # %% ../../nbs/35_annotation.table3.ipynb #6a1134c6
 RESAMPLES = 2000
@@ -150,11 +150,11 @@ RESAMPLES = 2000
 def _sizes(table, scale):
     "Ranges with judged pairs: how many, of how many the estimate is, with label 3, and of how many shares are."
     marks = table[[f'{scale}_{label}' for label in LABELS]].sum(axis=1)
-    judged, fit = marks + table.discarded, table.of.iloc[0] == BASES['fit']
-    size = table.pairs * (marks / judged.where(judged > 0)) if fit else table.pairs
+    counts, fit = marks + table.discarded, table.of.iloc[0] == BASES['fit']
+    size = table.pairs * (marks / counts.where(counts > 0)) if fit else table.pairs
     top = table[f'{scale}_{LABELS[-1]}']
-    found = pd.DataFrame(dict(judged=judged, size=size, top=top, n=marks if fit else judged)).astype(float)
-    return found.assign(range=table['range'], pairs=table.pairs.astype(float))[judged > 0]
+    sizes = pd.DataFrame(dict(judged=counts, size=size, top=top, n=marks if fit else counts)).astype(float)
+    return sizes.assign(range=table['range'], pairs=table.pairs.astype(float))[counts > 0]
 
 def design_effect(
     labels:pd.DataFrame,   # One row an item: stratum, source, discarded and scales
@@ -166,8 +166,8 @@ def design_effect(
     "Variance of the estimate when whole sources are drawn, over its variance when pairs are."
     if 'source' not in labels: return 1.
     sizes = _sizes(table, scale)
-    counted = labels[scale].notna() | (labels.discarded & (table.of.iloc[0] == BASES['all']))
-    rows = labels[counted & labels.stratum.isin(sizes['range'])]
+    mask = labels[scale].notna() | (labels.discarded & (table.of.iloc[0] == BASES['all']))
+    rows = labels[mask & labels.stratum.isin(sizes['range'])]
     if not rows.source.duplicated().any(): return 1.
     source, stratum = pd.factorize(rows.source)[0], pd.Index(sizes['range']).get_indexer(rows.stratum)
     strong = (rows[scale] == LABELS[-1]).fillna(False).to_numpy(float)
@@ -177,8 +177,8 @@ def design_effect(
     np.add.at(n, (source, stratum), 1)
     draws = np.random.default_rng(seed).multinomial(shape[0], np.full(shape[0], 1 / shape[0]), times)
     share, size = k.sum(0) / n.sum(0), sizes['size'].to_numpy()
-    drawn = draws @ n
-    totals = np.where(drawn > 0, (draws @ k) / np.maximum(drawn, 1), share) @ size
+    counts = draws @ n
+    totals = np.where(counts > 0, (draws @ k) / np.maximum(counts, 1), share) @ size
     alone = (size ** 2 * share * (1 - share) / n.sum(0)).sum()
     return max(1., float(totals.var() / alone)) if alone > 0 else 1.
 
@@ -187,8 +187,8 @@ def _distances(sizes, n, effect):
     "How far the bounds are below and above the estimate, if `n` pairs of each range were judged with the same shares."
     share = (sizes.top / sizes.n.where(sizes.n > 0)).fillna(0)
     low, high = wilson(share * n / effect, n / effect)
-    rated = n * sizes.judged / sizes.n.clip(lower=1)
-    weight = sizes['size'] * np.sqrt(np.clip(1 - rated / sizes.pairs.clip(lower=1), 0, 1))
+    counts = n * sizes.judged / sizes.n.clip(lower=1)
+    weight = sizes['size'] * np.sqrt(np.clip(1 - counts / sizes.pairs.clip(lower=1), 0, 1))
     return [float(np.sqrt((np.nan_to_num(weight * gap) ** 2).sum())) for gap in (share - low, high - share)]
 
 def more_to_halve(

@@ -52,8 +52,8 @@ def progress(
         plan = campaign_in(db, campaign)
         ask = lambda sql: run(db, sql, c=campaign, a=annotator)
         pace = _pace(ask(_OWN_PAYLOADS if annotator else _ALL_PAYLOADS).scalars())
-        done, left, out = _personal(ask) if annotator else _general(ask, plan)
-    return Progress(done, left, out, pace, None if pace is None else pace * left)
+        count, left, out = _personal(ask) if annotator else _general(ask, plan)
+    return Progress(count, left, out, pace, None if pace is None else pace * left)
 
 # %% ../../nbs/34_annotation.views.ipynb #ef57e528
 _ON_LEASE = """SELECT count(*) FROM assignments l WHERE l.campaign = :c AND l.state = 'leased' AND l.expires > ''

@@ -169,8 +169,8 @@ def figures(self:Order,
 
 # %% ../../nbs/34_browsing.orders.ipynb #3921d955
 @njit(nogil=True, cache=True)
-def _below_limit(rows, starts, firsts, guess, shift, term, limit, found):
-    "Ids of rows whose shuffled number is at most a limit, into `found`; their number, which may be more than fit."
+def _below_limit(rows, starts, firsts, guess, shift, term, limit, pairs):
+    "Ids of rows whose shuffled number is at most a limit, into `pairs`; their number, which may be more than fit."
     n = 0
     for i in range(len(rows)):
         row = np.int64(rows[i])
@@ -181,7 +181,7 @@ def _below_limit(rows, starts, firsts, guess, shift, term, limit, found):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         if x ^ (x >> np.uint64(31)) > limit: continue
-        if n < len(found): found[n] = pair
+        if n < len(pairs): pairs[n] = pair
         n += 1
     return n
 
@@ -190,9 +190,9 @@ def _ids_below(self:Order, rows, seed, limit, room):
     "Ids of rows whose shuffled number is at most a limit, and how many there are."
     guess = np.searchsorted(self.starts, np.arange(0, self.starts[-1] + 4096, 4096), side='right') - 1
     guess = np.minimum(guess, max(len(self.shards) - 1, 0))
-    term, found = np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64), np.empty(room, np.int64)
-    n = _below_limit(rows, self.starts, self.shards * SHARD, guess, 12, term, np.uint64(limit), found)
-    return found[:n], n
+    term, pairs = np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64), np.empty(room, np.int64)
+    n = _below_limit(rows, self.starts, self.shards * SHARD, guess, 12, term, np.uint64(limit), pairs)
+    return pairs[:n], n
 
 # %% ../../nbs/34_browsing.orders.ipynb #5cf29d56
 @patch
@@ -205,13 +205,13 @@ def sample(self:Order,
     "The pairs of a range with the smallest shuffled numbers: what `Corpus.sample_ids` gives."
     if n < 0: raise ValueError(f'{n} pairs wanted, expected at least 0')
     first, last = self.span(low, high)
-    rows, wanted, room = self.order[first:last], n + 6 * n ** .5 + 10, 3 * n + 1000
+    rows, target, room = self.order[first:last], n + 6 * n ** .5 + 10, 3 * n + 1000
     while True:
-        share = min(wanted / max(len(rows), 1), 1)
+        share = min(target / max(len(rows), 1), 1)
         ids, there = self._ids_below(rows, seed, min(int(share * 2.**64), 2**64 - 1), room)
         if there > room: room = there
         elif there >= min(n, len(rows)): break
-        else: wanted *= 4
+        else: target *= 4
     return ids[np.argsort(shuffled(ids, seed))][:n]
 
 # %% ../../nbs/34_browsing.orders.ipynb #305d024a
@@ -284,9 +284,9 @@ def _write_values(corpus, measure, path):
         for batch in corpus.batches([measure]):
             own = batch[measure].cast('float32').to_numpy(zero_copy_only=False) + np.float32(0) # no negative zero
             values[at:at + len(own)] = own
-            known = own[~np.isnan(own)].astype(float)
-            at, n = at + len(own), n + len(known)
-            total, squares = total + known.sum(), squares + np.square(known).sum()
+            numbers = own[~np.isnan(own)].astype(float)
+            at, n = at + len(own), n + len(numbers)
+            total, squares = total + numbers.sum(), squares + np.square(numbers).sum()
         values.flush()
     mean = total / n if n else None
     return dict(pairs=at, no_value=at - n, mean=mean, sd=max(squares / n - mean ** 2, 0) ** .5 if n else None)

@@ -89,12 +89,12 @@ def as_json(
     return dict(logit=model.logit, base=_rounded([model.base])[0], curves=curves)
 
 def from_json(
-    found:dict, # Result of `as_json`
-) -> Additive:  # The curves
+    content:dict, # Result of `as_json`
+) -> Additive:    # The curves
     "Curves from JSON; a part that is missing or of another type raises an error."
     try:
         curves = {name: Curve(tuple(map(float, c['at'])), tuple(map(float, c['height'])))
-                  for name, c in found['curves'].items()}
-        return Additive(curves, float(found['base']), bool(found['logit']))
+                  for name, c in content['curves'].items()}
+        return Additive(curves, float(content['base']), bool(content['logit']))
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f'not the curves of a calibration: {type(e).__name__} {e}') from None

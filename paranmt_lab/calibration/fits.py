@@ -143,9 +143,9 @@ def fit_ordinal(
     shares = np.cumsum(np.bincount(level))[:-1] / len(level)
     cuts = np.log(shares / (1 - shares))
     start = np.r_[np.zeros(X.shape[1]), cuts[0], np.log(np.diff(cuts))]
-    found = minimize(_ordinal_loss, start, (X, level, choice.C, len(kinds)), 'L-BFGS-B', jac=True,
-                     options=dict(maxiter=500, gtol=1e-3)).x
-    w, first, gaps = np.split(found, [X.shape[1], X.shape[1] + 1])
+    solution = minimize(_ordinal_loss, start, (X, level, choice.C, len(kinds)), 'L-BFGS-B', jac=True,
+                        options=dict(maxiter=500, gtol=1e-3)).x
+    w, first, gaps = np.split(solution, [X.shape[1], X.shape[1] + 1])
     return _curves_of(design, w, -(first[0] + np.exp(gaps).sum()), values)
 
 # %% ../../nbs/37_calibration.fits.ipynb #bbdc1a62

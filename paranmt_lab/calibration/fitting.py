@@ -52,9 +52,9 @@ def facts_of(
     if column not in PAIRS.names and (column not in corpus.measures() or corpus.missing(column)):
         raise ValueError(f'{corpus.name} lacks {column}: paranmt score {corpus.name} {column.partition("@")[0]}')
     measure, facts = known_measure(column), corpus.manifest(f'score-{column}')
-    found = dict(version=measure.version if measure else None)
+    record = dict(version=measure.version if measure else None)
     kind = model_kind(column) if measure else ''
-    return found | (dict(model=facts['model'], identity=facts[kind]) if kind and kind in facts else {})
+    return record | (dict(model=facts['model'], identity=facts[kind]) if kind and kind in facts else {})
 
 # %% ../../nbs/37_calibration.fitting.ipynb #44eebcb3
 LEAST = 20 # Pairs with and without label 3 that a fit needs
@@ -66,9 +66,9 @@ def _complete(pairs, target, columns):
     "The pairs that have a label and all measures; too few of them raise an error."
     values = pairs[list(columns)].astype(float)
     whole = pairs[target].notna() & np.isfinite(values).all(axis=1)
-    found = pairs[whole]
-    counts = [int((found[target] == kind).sum()) for kind in (1, 0)]
-    if min(counts) >= LEAST: return found, values[whole]
+    sample = pairs[whole]
+    counts = [int((sample[target] == kind).sum()) for kind in (1, 0)]
+    if min(counts) >= LEAST: return sample, values[whole]
     empty = [c for c in columns if not np.isfinite(values[c]).any()]
     hint = f'; {empty[0]} has no value in any of them' if empty else '; rate more pairs'
     raise TooFew(f'{counts[0]} rated pairs are {target} and {counts[1]} are not, of those that have all measures; '
@@ -91,9 +91,9 @@ def _drawings(p, labels, groups, values, times):
 # %% ../../nbs/37_calibration.fitting.ipynb #7452e16d
 def _fit_target(pairs, target, columns, kind, times):
     "Curves of one target, rows of figures, tables for charts, and the number of pairs."
-    found, values = _complete(pairs, target, columns)
-    labels, groups = found[target].to_numpy(float), pd.factorize(found.group)[0]
-    answers = found[TARGETS[target]].to_numpy(float) if kind == 'ordinal' else labels
+    sample, values = _complete(pairs, target, columns)
+    labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
+    answers = sample[TARGETS[target]].to_numpy(float) if kind == 'ordinal' else labels
     fit = lambda v, y, g: fit_chosen(v, y, g, kind)
     p = out_of_fold(values, answers, groups, fit)
     table = figures(p, labels, groups, times)
@@ -101,7 +101,7 @@ def _fit_target(pairs, target, columns, kind, times):
     error = dict(metric='calibration error', value=distance, low=np.nan, high=np.nan, n=len(labels),
                  groups=table.groups.iloc[0])
     rows = pd.concat([table, pd.DataFrame([error])]).assign(target=target, system='calibration')
-    return fit(values, answers, groups), rows, _drawings(p, labels, groups, values, times), len(pairs) - len(found)
+    return fit(values, answers, groups), rows, _drawings(p, labels, groups, values, times), len(pairs) - len(sample)
 
 # %% ../../nbs/37_calibration.fitting.ipynb #97574279
 def _plain(rows, digits=5):
@@ -118,19 +118,19 @@ def calibrate(
     **facts,                  # Further facts to record, such as the name of the ratings
 ) -> Calibration:             # With cross-validated figures
     "Fit P(strength = 3) and P(fluency = 3) to rated pairs."
-    targets, rows, drawings, left_out, refused = {}, [], {}, {}, {}
+    targets, rows, drawings, left_out, refusals = {}, [], {}, {}, {}
     for target in TARGETS:
         try: targets[target], part, drawings[target], left_out[target] = _fit_target(pairs, target, takes, kind, times)
-        except TooFew as e: refused[target] = str(e)
+        except TooFew as e: refusals[target] = str(e)
         else: rows.append(part)
-    if not targets: raise ValueError('; '.join(refused.values()))
+    if not targets: raise ValueError('; '.join(refusals.values()))
     label, kind = 'median of the raters, rounded down, is 3', kind or FITS[len(takes) > 1]
-    fitted = facts | dict(pairs=len(pairs), references=int(pairs.group.nunique()), label=label, fit=kind,
-                          **asdict(scales), left_out=left_out, not_fitted=refused, made=provenance(),
+    record = facts | dict(pairs=len(pairs), references=int(pairs.group.nunique()), label=label, fit=kind,
+                          **asdict(scales), left_out=left_out, not_fitted=refusals, made=provenance(),
                           pairs_not_in_the_corpus=pairs.attrs.get('absent', 0))
     order = ['target', 'system', 'metric', 'value', 'low', 'high', 'n', 'groups']
-    seen = np.unique(text_hashes(pairs.reference.unique()))
-    return Calibration(targets, takes, fitted, _plain(pd.concat(rows)[order]), drawings, seen=seen)
+    hashes = np.unique(text_hashes(pairs.reference.unique()))
+    return Calibration(targets, takes, record, _plain(pd.concat(rows)[order]), drawings, seen=hashes)
 
 # %% ../../nbs/37_calibration.fitting.ipynb #e451d698
 def compare_filters(
@@ -144,8 +144,8 @@ def compare_filters(
     combinations = combinations or {'all together': list(columns)}
     tables = []
     for target in TARGETS:
-        found, values = _complete(pairs, target, columns)
-        labels, groups = found[target].to_numpy(float), pd.factorize(found.group)[0]
+        sample, values = _complete(pairs, target, columns)
+        labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
         scores = predictions(values, labels, groups, combinations, seed)
         tables.append(auc_table(scores, labels, groups, next(iter(combinations)), times, seed).assign(target=target))
     return pd.concat(tables, ignore_index=True)
@@ -163,8 +163,8 @@ def calibrate_corpus(
     "Fit a calibration to rated pairs of a corpus."
     columns = [corpus.full_name(name) for name in measures] or usable_measures(corpus)
     takes = {column: facts_of(corpus, column) for column in columns}
-    found = with_measures(pairs, corpus, takes)
-    if not measures: takes = {c: facts for c, facts in takes.items() if found[c].notna().mean() > .5}
+    rows = with_measures(pairs, corpus, takes)
+    if not measures: takes = {c: facts for c, facts in takes.items() if rows[c].notna().mean() > .5}
     if not takes:
         raise ValueError(f'{corpus.name} has no measure that a calibration may take: paranmt score {corpus.name}')
-    return calibrate(found, takes, scales, kind, times, corpus=corpus.name, **facts)
+    return calibrate(rows, takes, scales, kind, times, corpus=corpus.name, **facts)

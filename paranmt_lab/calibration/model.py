@@ -74,16 +74,16 @@ def save_calibration(
 # %% ../../nbs/37_calibration.model.ipynb #70d80164
 def _checked(content, path):
     "The parts of a file, or an error that names the wrong part."
-    found = content['format'], content['version']
-    if found != (FORMAT, VERSION):
-        raise ValueError(f'{path}: {found[0]} {found[1]}, expected {FORMAT} {VERSION}; fit it again')
+    header = content['format'], content['version']
+    if header != (FORMAT, VERSION):
+        raise ValueError(f'{path}: {header[0]} {header[1]}, expected {FORMAT} {VERSION}; fit it again')
     try: targets = {target: from_json(curves) for target, curves in content['targets'].items()}
     except ValueError as e: raise ValueError(f'{path}: {e}; restore the file, or fit it again') from None
     unknown = [t for t in targets if t not in TARGETS]
     if unknown or not targets:
         raise ValueError(f'{path}: targets {unknown}, expected {" or ".join(TARGETS)}')
-    needed = dict.fromkeys(name for curves in targets.values() for name in curves.curves)
-    if missing := [name for name in needed if name not in content['takes']]:
+    names = dict.fromkeys(name for curves in targets.values() for name in curves.curves)
+    if missing := [name for name in names if name not in content['takes']]:
         raise ValueError(f'{path}: a curve of {missing[0]}, which is not in `takes`; restore the file, or fit it again')
     return targets
 
@@ -113,8 +113,8 @@ def open_calibration(
 ) -> Calibration: # The calibration
     "Open a calibration of the workspace or of the repository."
     path = _file(name, s)
-    needed = dict(format=str, version=int, takes=dict, targets=dict)
-    content = read_object(path, needed, remedy='restore it, or fit it again')
+    schema = dict(format=str, version=int, takes=dict, targets=dict)
+    content = read_object(path, schema, remedy='restore it, or fit it again')
     parts = {key: content.get(key, empty) for key, empty in (('fitted', {}), ('figures', []), ('drawings', {}))}
     return Calibration(_checked(content, path), content['takes'], **parts, identity=calibration_identity(name, s),
                        seen=_seen(path.parent / 'seen.npy'))
@@ -172,6 +172,6 @@ def card_of(
     by = {column: f", by `{facts['model']}`" if facts.get('model') else ''
           for column, facts in calibration.takes.items()}
     takes = [f"- `{column}`, version {facts.get('version')}{by[column]}" for column, facts in calibration.takes.items()]
-    fitted = [f'- {key.replace("_", " ")}: {value}' for key, value in calibration.fitted.items()]
-    parts = dict(takes=takes, fitted=fitted, figures=_figure_lines(calibration))
+    record = [f'- {key.replace("_", " ")}: {value}' for key, value in calibration.fitted.items()]
+    parts = dict(takes=takes, fitted=record, figures=_figure_lines(calibration))
     return _CARD.format(name=name, **{part: '\n'.join(lines) for part, lines in parts.items()})

@@ -95,18 +95,18 @@ def read_ratings(
     if not (path / 'candidates.tsv').exists():
         raise FileNotFoundError(f'{path} is a folder without candidates.tsv; expected a table, or ParaBank')
     rows = read_parabank(path, scales.strength or THIRDS)
-    kept = rows[rows.repeat_of.isna()]
-    return kept[['reference', 'translation', 'annotator', 'state', *SCALES]].astype(dict.fromkeys(SCALES, float))
+    answers = rows[rows.repeat_of.isna()]
+    return answers[['reference', 'translation', 'annotator', 'state', *SCALES]].astype(dict.fromkeys(SCALES, float))
 
 # %% ../../nbs/37_calibration.ratings.ipynb #401cdfd8
 def _targets(labels, scales):
     "Labels of items, whether each is 3 (1, 0, or NaN without a rating), and their group."
-    found = labels[[c for c in ('pair_id', 'reference', 'translation', 'raters') if c in labels]].copy()
+    table = labels[[c for c in ('pair_id', 'reference', 'translation', 'raters') if c in labels]].copy()
     for name, scale in TARGETS.items():
-        found[scale] = labels[scale].astype(float)
-        if scales.discarded == 'no': found.loc[labels.discarded, scale] = LABELS[0]
-        found[name] = (found[scale] == LABELS[-1]).astype(float).where(found[scale].notna())
-    return found.assign(group=pd.factorize(found.reference.str.strip().str.casefold())[0])
+        table[scale] = labels[scale].astype(float)
+        if scales.discarded == 'no': table.loc[labels.discarded, scale] = LABELS[0]
+        table[name] = (table[scale] == LABELS[-1]).astype(float).where(table[scale].notna())
+    return table.assign(group=pd.factorize(table.reference.str.strip().str.casefold())[0])
 
 # %% ../../nbs/37_calibration.ratings.ipynb #6d5cce4e
 TARGETS = dict(strong='strength', fluent='fluency') # Target of the prediction, and the scale on which it is label 3
@@ -151,9 +151,9 @@ def with_measures(
     rows = corpus.frame(['reference', 'translation', *columns], 'reference IN (SELECT unnest($references))',
                         dict(references=references))
     there = rows.drop_duplicates(['reference', 'translation'])
-    found = pairs.merge(there, on=['reference', 'translation'], how='inner')
-    if not len(found):
+    matches = pairs.merge(there, on=['reference', 'translation'], how='inner')
+    if not len(matches):
         raise ValueError(f'{corpus.name} holds none of the {len(pairs):,} rated pairs; expected the corpus '
                          'that was rated')
-    found.attrs['absent'] = len(pairs) - len(found)
-    return found
+    matches.attrs['absent'] = len(pairs) - len(matches)
+    return matches

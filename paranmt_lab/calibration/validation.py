@@ -41,12 +41,12 @@ def out_of_fold(
     seed:int=0,          # Of the folds
 ) -> np.ndarray:         # float64[n], from 0 to 1
     "The probability of each pair by curves fitted without its reference."
-    fold, found = folds_of(groups, k, seed), np.full(len(labels), np.nan)
+    fold, probabilities = folds_of(groups, k, seed), np.full(len(labels), np.nan)
     for i in range(k):
         train, test = fold != i, fold == i
         curves = fit(values[train], labels[train], groups[train])
-        found[test] = curves(values[test])
-    return found
+        probabilities[test] = curves(values[test])
+    return probabilities
 
 # %% ../../nbs/37_calibration.validation.ipynb #710da18f
 def nats(
@@ -177,14 +177,14 @@ def predictions(
     seed:int=0,          # Random seed of the outer folds
 ) -> pd.DataFrame:       # `NAME` (the measure, signed), `NAME, bent` (its curve), and each combination
     "Out-of-fold predictions of each measure and each combination."
-    found = {}
+    scores = {}
     for name in values:
-        found[name] = _signed(values[name].to_numpy(float), labels)
+        scores[name] = _signed(values[name].to_numpy(float), labels)
         bent = partial(fit_chosen, kind='logistic')
-        found[f'{name}, bent'] = out_of_fold(values[[name]], labels, groups, bent, seed=seed)
+        scores[f'{name}, bent'] = out_of_fold(values[[name]], labels, groups, bent, seed=seed)
     for name, columns in together.items():
-        found[name] = out_of_fold(values[list(columns)], labels, groups, fit_chosen, seed=seed)
-    return pd.DataFrame(found)
+        scores[name] = out_of_fold(values[list(columns)], labels, groups, fit_chosen, seed=seed)
+    return pd.DataFrame(scores)
 
 # %% ../../nbs/37_calibration.validation.ipynb #b6101242
 def auc_table(
@@ -223,9 +223,9 @@ def reliability(
         if not here.any(): continue
         size = weights[:, here].sum(1)
         share = (weights[:, here] @ labels[here]) / np.where(size > 0, size, np.nan)
-        found = interval(share)
-        rows.append(dict(predicted=float(p[here].mean()), observed=found['value'], low=found['low'], high=found['high'],
-                         n=int(here.sum())))
+        estimate = interval(share)
+        rows.append(dict(predicted=float(p[here].mean()), observed=estimate['value'], low=estimate['low'],
+                         high=estimate['high'], n=int(here.sum())))
     return pd.DataFrame(rows)
 
 def calibration_error(
@@ -260,7 +260,7 @@ def figures(
     "AUC, Brier score, log loss and calibration error, each with its interval; and the share of label 3."
     weights = resampled(groups, times)
     mean = lambda x: (weights @ x) / weights.sum(1)
-    found = dict(share=mean(labels), auc=aucs(p, labels, weights, folds_of(groups)), brier=mean((p - labels) ** 2),
-                 loss=mean(nats(p, labels)))
-    rows = [dict(metric=name, **interval(x)) for name, x in found.items()]
+    metrics = dict(share=mean(labels), auc=aucs(p, labels, weights, folds_of(groups)), brier=mean((p - labels) ** 2),
+                   loss=mean(nats(p, labels)))
+    rows = [dict(metric=name, **interval(x)) for name, x in metrics.items()]
     return pd.DataFrame(rows).assign(n=len(labels), groups=len(np.unique(groups)))

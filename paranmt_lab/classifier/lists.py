@@ -67,15 +67,15 @@ def split_segments(
     seed:int=0,          # Seed
 ) -> pd.Series:          # Segment to the name of its split; surplus segments are left out
     "Split segments at random."
-    found = np.random.default_rng(seed).permutation(np.unique(segments))
-    if len(found) < 10:
-        raise ValueError(f'corpus {data.corpus!r}, selection {data.selection!r}: {len(found)} segments have a pair '
+    order = np.random.default_rng(seed).permutation(np.unique(segments))
+    if len(order) < 10:
+        raise ValueError(f'corpus {data.corpus!r}, selection {data.selection!r}: {len(order)} segments have a pair '
                          'whose two sides differ; expected at least 10, a tenth of them for development and for the '
                          'test')
-    test, development = (min(n, len(found) // 10) for n in (data.test, data.development))
-    train = min(data.lists, len(found) - test - development)
+    test, development = (min(n, len(order) // 10) for n in (data.test, data.development))
+    train = min(data.lists, len(order) - test - development)
     names = np.repeat(['test', 'development', 'train'], [test, development, train])
-    return pd.Series(names, index=found[:len(names)])
+    return pd.Series(names, index=order[:len(names)])
 
 # %% ../../nbs/37_classifier.lists.ipynb #de8a7247
 def usable_pairs(
@@ -86,8 +86,8 @@ def usable_pairs(
     parts = [pa.table({'pair_id': pa.array([], pa.int64()), 'segment': pa.array([], pa.int64())})]
     for table in selected_batches(corpus, selection):
         sides = [pc.utf8_lower(pc.utf8_trim_whitespace(table[side])) for side in ('reference', 'translation')]
-        written = pc.and_(*(pc.not_equal(side, '') for side in sides))
-        keep = pc.fill_null(pc.and_(written, pc.not_equal(*sides)), False)
+        is_full = pc.and_(*(pc.not_equal(side, '') for side in sides))
+        keep = pc.fill_null(pc.and_(is_full, pc.not_equal(*sides)), False)
         parts.append(table.select(['pair_id', 'segment']).filter(keep))
     return pa.concat_tables(parts).to_pandas()
 
@@ -141,9 +141,9 @@ def build_vocabulary(
     more:Sequence[str]=(),   # Words that fill the rest, the most important ones first
 ) -> Vocabulary:             # Types by falling count, then the others
     "Count the types of some sentences."
-    counted = Vocabulary.build(map(cut_of(feature), sentences), config.vocabulary, config.min_count)
-    new = [word for word in more if word not in counted][:config.vocabulary - len(counted.tokens)]
-    return Vocabulary([*counted.tokens, *new], [*counted.counts, *[0] * len(new)])
+    vocabulary = Vocabulary.build(map(cut_of(feature), sentences), config.vocabulary, config.min_count)
+    new = [word for word in more if word not in vocabulary][:config.vocabulary - len(vocabulary.tokens)]
+    return Vocabulary([*vocabulary.tokens, *new], [*vocabulary.counts, *[0] * len(new)])
 
 def build_vocabularies(
     lists:KBest,             # Lists

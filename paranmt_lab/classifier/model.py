@@ -110,21 +110,21 @@ def _facts(folder):
 
 def _check_files(folder, files):
     "Raise an error if files of the folder are missing or damaged."
-    for name, expected in files.items():
+    for name, digest in files.items():
         path = inside(folder, name)
         if not path.is_file(): raise ClassifierError(f'{path} is missing; copy the whole folder again')
-        if (own := checksum(path)) != expected:
-            raise ClassifierError(f'{path} is damaged: checksum {own}, expected {expected}; copy it again')
+        if (own := checksum(path)) != digest:
+            raise ClassifierError(f'{path} is damaged: checksum {own}, expected {digest}; copy it again')
 
 def _fill(output, path):
     "Load the stored softmax, if it fits the encoder."
-    try: stored = load_file(path)
+    try: tensors = load_file(path)
     except (SafetensorError, OSError) as e: raise ClassifierError(f'{path}: not a safetensors file: {e}') from None
     shapes = {name: tuple(t.shape) for name, t in output.state_dict().items()}
-    found = {name: tuple(t.shape) for name, t in stored.items()}
-    if found != shapes: raise ClassifierError(f'{path}: tensors {str(found)[:200]}, expected {shapes}')
-    if not all(t.isfinite().all() for t in stored.values()): raise ClassifierError(f'{path}: a number is not finite')
-    output.load_state_dict(stored)
+    file_shapes = {name: tuple(t.shape) for name, t in tensors.items()}
+    if file_shapes != shapes: raise ClassifierError(f'{path}: tensors {str(file_shapes)[:200]}, expected {shapes}')
+    if not all(t.isfinite().all() for t in tensors.values()): raise ClassifierError(f'{path}: a number is not finite')
+    output.load_state_dict(tensors)
 
 # %% ../../nbs/37_classifier.model.ipynb #f14e8cd9
 @patch(cls_method=True)
@@ -170,10 +170,10 @@ def training_note(self:ReferenceClassifier,
     "Note on the number of pairs of a corpus that this classifier was trained on."
     if self.folder is None: return ''
     pairs, config = pd.read_parquet(self.folder / 'pairs.parquet'), _facts(self.folder)['config']
-    known = np.unique(pairs.reference[pairs.split == 'train'].to_numpy())
+    numbers = np.unique(pairs.reference[pairs.split == 'train'].to_numpy())
     batches = corpus.batches(['reference'])
-    seen = sum(int(np.isin(text_numbers(batch['reference'].to_pylist()), known).sum()) for batch in batches)
-    if not seen: return ''
-    return (f"classifier {self.folder.name!r} was trained on the references of {seen:,} of the {corpus.rows:,} pairs "
+    count = sum(int(np.isin(text_numbers(batch['reference'].to_pylist()), numbers).sum()) for batch in batches)
+    if not count: return ''
+    return (f"classifier {self.folder.name!r} was trained on the references of {count:,} of the {corpus.rows:,} pairs "
             f"of {corpus.name} (corpus {config.get('corpus')!r}, selection {config.get('selection', '')!r}): their "
             'reference probabilities tell less than those of other pairs')

@@ -46,11 +46,11 @@ from ..text import read_vectors
 
 # %% ../../nbs/37_classifier.training.ipynb #6a4c7060
 def accuracies(
-    judged:pd.DataFrame, # `reference` and `translation`: P(R) of a reference and of a translation of its list
-) -> dict[str, float]:   # accuracy, accuracy_references, accuracy_translations, from 0 to 1
+    predictions:pd.DataFrame, # `reference` and `translation`: P(R) of a reference and of a translation of its list
+) -> dict[str, float]:        # accuracy, accuracy_references, accuracy_translations, from 0 to 1
     "Accuracy of a classifier, for all sentences and by class."
-    references = float((judged.reference > .5).mean())
-    translations = float((judged.translation <= .5).mean())
+    references = float((predictions.reference > .5).mean())
+    translations = float((predictions.translation <= .5).mean())
     return dict(accuracy=(references + translations) / 2, accuracy_references=references,
                 accuracy_translations=translations)
 
@@ -182,11 +182,11 @@ def moment(self:ClassifierLearner) -> dict: # `epoch`
 def facts(self:ClassifierLearner) -> dict: # `lists` of each split, `types` of each vocabulary, accuracies of the `test`
     "Evaluate the kept model on the test lists; `test.parquet` contains its predictions."
     self.model = ReferenceClassifier.load(self.run.folder / 'classifier', self.model.output.weight.device)
-    judged = self.judged('test')
-    with atomic(self.run.folder / 'test.parquet') as part: judged.to_parquet(part, index=False)
+    predictions = self.judged('test')
+    with atomic(self.run.folder / 'test.parquet') as part: predictions.to_parquet(part, index=False)
     sizes = {split: len(self.lists.rows(split)) for split in SPLITS}
     types = {feature: len(v) for feature, v in self.model.encoder.vocabularies.items()}
-    return dict(lists=sizes, types=types, test=accuracies(judged))
+    return dict(lists=sizes, types=types, test=accuracies(predictions))
 
 # %% ../../nbs/37_classifier.training.ipynb #5312c5ba
 @patch
@@ -222,8 +222,8 @@ def train_classifier(
 ) -> Run:                    # The run, finished unless it was stopped
     "Train a classifier, or resume its training."
     s, c = s or settings(), config
-    with ExitStack() as held:
-        held.enter_context(Run.alone(s.runs, c.run.name))
+    with ExitStack() as stack:
+        stack.enter_context(Run.alone(s.runs, c.run.name))
         run, learner = _begin(c, s)
         if learner is None: return run
         total = c.learning.epochs * len(learner.lists.rows('train'))
@@ -294,12 +294,12 @@ def ship_classifier(
     command:str='',   # The command that trained it
 ) -> Path:            # The folder
     "Copy the classifier of a finished run to the models, with a card."
-    if not (done := run.finished): raise ValueError(f'run {run.name} is not finished; train it to its end first')
+    if not (result := run.finished): raise ValueError(f'run {run.name} is not finished; train it to its end first')
     c = run.config
     selection = f"selection `{c['selection']}`" if c['selection'] else 'all pairs'
-    lists = ', '.join(f'{n:,}' for n in done['lists'].values())
+    lists = ', '.join(f'{n:,}' for n in result['lists'].values())
     command = command or f"paranmt judge train-classifier {c['corpus']} {run.name}"
-    facts = c | done | done['test'] | dict(name=Path(out).name, selection=selection, lists=lists, command=command)
+    facts = c | result | result['test'] | dict(name=Path(out).name, selection=selection, lists=lists, command=command)
     with whole_folder(out, lambda older: (older / 'classifier.json').is_file()) as part:
         shutil.copytree(run.folder / 'classifier', part, dirs_exist_ok=True)
         (part / 'README.md').write_text(CARD.format(**facts), encoding='utf-8')

@@ -25,8 +25,8 @@ from ..translate.protocol import decoding_told
 # %% ../../nbs/36_exchange.files.ipynb #efa9d26e
 def _filled(corpus):
     "Columns of the pairs that hold anything, and all measures."
-    found = corpus.query('SELECT ' + ', '.join(f'count({c}) AS {c}' for c in PAIRS.names) + ' FROM pairs').iloc[0]
-    return [c for c in PAIRS.names if found[c]] + corpus.measures()
+    counts = corpus.query('SELECT ' + ', '.join(f'count({c}) AS {c}' for c in PAIRS.names) + ' FROM pairs').iloc[0]
+    return [c for c in PAIRS.names if counts[c]] + corpus.measures()
 
 # %% ../../nbs/36_exchange.files.ipynb #e81d8b18
 def _exported(corpus, path, columns, force):
@@ -187,8 +187,8 @@ _WRITERS = {'.tsv': export_tsv, '.tsv.gz': export_tsv, '.jsonl': export_jsonl, '
 
 def _ending(path):
     "Ending of a file's name; a number, as in `pairs-v1.2`, is none."
-    found = re.search(r'(\.\w*[a-z]\w*)(\.gz)?$', path.name.lower())
-    return found[0] if found else ''
+    match = re.search(r'(\.\w*[a-z]\w*)(\.gz)?$', path.name.lower())
+    return match[0] if match else ''
 
 # %% ../../nbs/36_exchange.files.ipynb #757f2985
 def export_corpus(

@@ -65,7 +65,7 @@ def export_tsv(
     force:bool=False, # Replace files that are there
 ) -> dict:            # Name of the column, rows written and left out
     "Write pairs as the published ParaNMT has them."
-    path, column, written = Path(path), _score_column(corpus, score), 0
+    path, column, count = Path(path), _score_column(corpus, score), 0
     for file in (path, _sidecar(path)): check_overwrite(file, force)
     if not corpus.count(column, where='translation IS NOT NULL'):
         raise ValueError(f'{corpus.name}: no pair has both a translation and a value of {column!r}; '
@@ -74,10 +74,10 @@ def export_tsv(
         for batch in corpus.batches(['reference', 'translation', column]):
             rows = _tsv_rows(batch)
             out.write(''.join(rows).encode())
-            written += len(rows)
-    facts = dict(column=column, corpus=corpus.name, rows=written, checksum=checksum(path))
+            count += len(rows)
+    facts = dict(column=column, corpus=corpus.name, rows=count, checksum=checksum(path))
     write_json(_sidecar(path), facts | provenance())
-    return dict(column=column, written=written, left_out=corpus.rows - written)
+    return dict(column=column, written=count, left_out=corpus.rows - count)
 
 # %% ../../nbs/36_exchange.paranmt.ipynb #e18523c9
 ROUNDED = 1e-4 # How far outside the range of its measure a score may lie, for lack of digits
@@ -127,8 +127,8 @@ def _one_score(paths, contents, score):
     "Name of the score of all files: as recorded beside them, or as given, which may only change the model."
     columns = {p: _read_sidecar(p, c) for p, c in zip(paths, contents)}
     if len(names := {c for c in columns.values() if c}) > 1:
-        said = ', '.join(f'{p.name} {c}' for p, c in columns.items())
-        raise ValueError(f'these files have different scores: {said}; import them one by one')
+        scores = ', '.join(f'{p.name} {c}' for p, c in columns.items())
+        raise ValueError(f'these files have different scores: {scores}; import them one by one')
     same = lambda column: column.partition('@')[0] == score.partition('@')[0]
     if other := [f'{p} holds {c!r}' for p, c in columns.items() if score and c and not same(c)]:
         raise ValueError(f'{other[0]}, which is not {score!r}: leave --score out to import it under its own name')
@@ -194,8 +194,8 @@ def import_paranmt(
     out = Corpus.create(name, s)
     files = [dict(file=i.path.name, checksum=c) for i, c in zip(inputs, sums)]
     facts = dict(stage='import', format='paranmt', inputs=files, score=score, licence=licence, shard_rows=shard_rows)
-    begun = out.manifest('import')
-    if (begun or out.shards) and {k: begun.get(k) for k in facts} != facts:
+    before = out.manifest('import')
+    if (before or out.shards) and {k: before.get(k) for k in facts} != facts:
         raise ValueError(f'corpus {name!r} is there and was made otherwise; take another name')
     out.write_manifest('import', facts | dict(status='running', pid=os.getpid(), command=typed_command()))
     pairs = ScoredWriter(out, shard_rows, score)

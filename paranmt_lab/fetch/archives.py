@@ -100,10 +100,10 @@ def find(self:Archive,
 ) -> str:      # Its whole path
     "The one member with a path of that end."
     hidden = lambda name: name.startswith('__MACOSX/') or PurePosixPath(name).name.startswith('._')
-    found = [name for name in self.names if f'/{name}'.endswith(f'/{end}') and not hidden(name)]
-    if not (self.zip or self.tar): found = self.names
-    if len(found) == 1: return found[0]
-    raise ArchiveError(f"{self.path}: {len(found)} members end with {end!r}, expected one; there are "
+    matches = [name for name in self.names if f'/{name}'.endswith(f'/{end}') and not hidden(name)]
+    if not (self.zip or self.tar): matches = self.names
+    if len(matches) == 1: return matches[0]
+    raise ArchiveError(f"{self.path}: {len(matches)} members end with {end!r}, expected one; there are "
                        f"{', '.join(self.names[:8])}")
 
 # %% ../../nbs/24_fetch.archives.ipynb #0845191a
@@ -145,9 +145,9 @@ def open(self:Archive,
 ) -> Iterator[io.BufferedReader]: # Its bytes, unpacked
     "Read a member."
     name = self.find(end)
-    opened = self._open_zip if self.zip else self._open_tar if self.tar else self._open_single
+    opener = self._open_zip if self.zip else self._open_tar if self.tar else self._open_single
     whole = f'{self.path}: {name}'
-    with _intact(whole): stream = opened(name)
+    with _intact(whole): stream = opener(name)
     with stream, io.BufferedReader(Limited(stream, self.most, whole), 1 << 16) as file: yield file
 
 @patch

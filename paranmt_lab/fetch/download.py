@@ -39,15 +39,15 @@ class Wanted(NamedTuple):
 def _part(path): return path.with_name(path.name + '.part')
 def _mark(path): return path.with_name(path.name + '.part.json')
 
-def _request(wanted):
+def _request(target):
     "Ask for what is not there yet."
     here, mark, headers = 0, {}, {'User-Agent': 'paranmt-lab', 'Accept-Encoding': 'identity'}
-    with suppress(OSError, ValueError): mark = dict(read_json(_mark(wanted.path)))
-    if mark.get('url') == wanted.url and _part(wanted.path).exists(): here = _part(wanted.path).stat().st_size
+    with suppress(OSError, ValueError): mark = dict(read_json(_mark(target.path)))
+    if mark.get('url') == target.url and _part(target.path).exists(): here = _part(target.path).stat().st_size
     if here:
         headers['Range'] = f'bytes={here}-'
         if mark.get('version'): headers['If-Range'] = mark['version']
-    return urllib.request.Request(wanted.url, headers=headers), here
+    return urllib.request.Request(target.url, headers=headers), here
 
 def _total(answer, begin):
     "Bytes of the whole file as the server says; 0: it does not say."
@@ -64,17 +64,17 @@ def _begin_of(answer, here):
     raise DownloadError(f'the server answered with bytes from {span or "an unnamed place"}, expected {here:,}')
 
 # %% ../../nbs/24_fetch.download.ipynb #88e8abf4
-def _check_kind(answer, wanted):
+def _check_kind(answer, target):
     "A web page in place of a file is a consent form, or an error in disguise."
     page = answer.headers.get_content_type() == 'text/html'
-    if page and not wanted.path.name.endswith(('.html', '.htm')):
+    if page and not target.path.name.endswith(('.html', '.htm')):
         raise DownloadError('the server answered with a web page instead of the file; it may ask for a consent')
 
-def _receive(answer, wanted, begin, advance):
+def _receive(answer, target, begin, advance):
     "Write an answer behind what is there; bytes that there are afterwards."
     total = _total(answer, begin)
-    most = wanted.size or total or MOST
-    with open(_part(wanted.path), 'ab' if begin else 'wb') as file:
+    most = target.size or total or MOST
+    with open(_part(target.path), 'ab' if begin else 'wb') as file:
         here = begin
         while data := answer.read(CHUNK):
             here += len(data)
@@ -84,23 +84,23 @@ def _receive(answer, wanted, begin, advance):
     if total and here < total: raise ConnectionError(f'the connection ended after {here:,} of {total:,} bytes')
     return here
 
-def _attempt(wanted, advance):
+def _attempt(target, advance):
     "Ask once and write what comes; bytes that there are afterwards."
-    request, here = _request(wanted)
+    request, here = _request(target)
     try: answer = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as e:
         if e.code == 416 and here: return here  # all of it was there
         raise
     with answer:
-        _check_kind(answer, wanted)
+        _check_kind(answer, target)
         try:
             begin = _begin_of(answer, here)
             version = answer.headers.get('ETag') or answer.headers.get('Last-Modified') or ''
-            if not begin: _part(wanted.path).unlink(missing_ok=True)
-            write_json(_mark(wanted.path), dict(url=wanted.url, version='' if version.startswith('W/') else version))
-            return _receive(answer, wanted, begin, advance)
+            if not begin: _part(target.path).unlink(missing_ok=True)
+            write_json(_mark(target.path), dict(url=target.url, version='' if version.startswith('W/') else version))
+            return _receive(answer, target, begin, advance)
         except DownloadError: # what is there cannot be continued
-            _part(wanted.path).unlink(missing_ok=True)
+            _part(target.path).unlink(missing_ok=True)
             raise
 
 # %% ../../nbs/24_fetch.download.ipynb #550bb381
@@ -112,49 +112,49 @@ def sha256_of(
 
 def check_file(
     path:Path,      # File that came, or was put there by hand
-    wanted:Wanted,  # What it should be
+    target:Wanted,  # What it should be
 ) -> str:           # Its SHA-256
     "Compare a file's size and checksum with those that are known."
     size, remedy = path.stat().st_size, 'download it again; if it stays so, the source has changed'
-    if wanted.size and size != wanted.size:
-        raise DownloadError(f'{path}: {size:,} bytes, expected {wanted.size:,}; {remedy}')
-    found = sha256_of(path)
-    if wanted.sha256 and found != wanted.sha256:
-        raise DownloadError(f'{path}: sha256 {found}, expected {wanted.sha256}; {remedy}')
-    return found
+    if target.size and size != target.size:
+        raise DownloadError(f'{path}: {size:,} bytes, expected {target.size:,}; {remedy}')
+    digest = sha256_of(path)
+    if target.sha256 and digest != target.sha256:
+        raise DownloadError(f'{path}: sha256 {digest}, expected {target.sha256}; {remedy}')
+    return digest
 
 # %% ../../nbs/24_fetch.download.ipynb #254ae2a7
-def _by_hand(wanted, problem):
+def _by_hand(target, problem):
     "An error that says what to do without this download."
-    known = f', {wanted.size:,} bytes' if wanted.size else ''
-    return DownloadError(f'{wanted.url}: {problem}. Give the same command again to continue, or download the file '
-                         f'elsewhere{known} and put it at {wanted.path}')
+    size = f', {target.size:,} bytes' if target.size else ''
+    return DownloadError(f'{target.url}: {problem}. Give the same command again to continue, or download the file '
+                         f'elsewhere{size} and put it at {target.path}')
 
 def download(
-    wanted:Wanted,  # File to download
+    target:Wanted,  # File to download
     advance:Callable=lambda here, total: None, # Told the bytes that are there and the total, 0 unknown
     wait:float=WAITS, # Seconds before the second attempt; doubled each time
 ) -> str:           # SHA-256 of the file
     "Download a file, or find it where it was put; continue what was begun."
-    if wanted.path.is_file(): return check_file(wanted.path, wanted)
-    wanted.path.parent.mkdir(parents=True, exist_ok=True)
-    left, part = ATTEMPTS, _part(wanted.path)
+    if target.path.is_file(): return check_file(target.path, target)
+    target.path.parent.mkdir(parents=True, exist_ok=True)
+    left, part = ATTEMPTS, _part(target.path)
     size = lambda: part.stat().st_size if part.exists() else 0
     while True:
         before = size()
-        try: _attempt(wanted, advance); break
+        try: _attempt(target, advance); break
         except urllib.error.HTTPError as e:
-            if e.code < 500: raise _by_hand(wanted, f'the server answered {e.code} {e.reason}') from None
+            if e.code < 500: raise _by_hand(target, f'the server answered {e.code} {e.reason}') from None
             problem = f'the server answered {e.code} {e.reason}'
-        except DownloadError as e: raise _by_hand(wanted, e) from None
+        except DownloadError as e: raise _by_hand(target, e) from None
         except (OSError, http.client.HTTPException) as e: problem = getattr(e, 'reason', None) or e
         left = ATTEMPTS if size() > before else left - 1
-        if not left: raise _by_hand(wanted, f'could not be downloaded ({problem})')
+        if not left: raise _by_hand(target, f'could not be downloaded ({problem})')
         time.sleep(wait * 2 ** (ATTEMPTS - left))
-    try: found = check_file(part, wanted)
+    try: digest = check_file(part, target)
     except DownloadError:
         part.unlink()
         raise
-    part.replace(wanted.path)
-    _mark(wanted.path).unlink(missing_ok=True)
-    return found
+    part.replace(target.path)
+    _mark(target.path).unlink(missing_ok=True)
+    return digest

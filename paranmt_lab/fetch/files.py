@@ -73,9 +73,9 @@ def _fields(archive, *kinds):
                 raise LayoutError(f'{archive.path}: line {place} is {line[:40]!r}, expected {names}') from None
             yield fields
 
-def _sentences(archive, wanted):
+def _sentences(archive, numbers):
     "Number to text, of the wanted numbers."
-    return {number: text for number, _, text in _fields(archive, int, str, str) if number in wanted}
+    return {number: text for number, _, text in _fields(archive, int, str, str) if number in numbers}
 
 def tatoeba_files(
     archives:Mapping[str, Archive], # cs-sentences, en-sentences, cs-en-links

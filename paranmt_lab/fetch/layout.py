@@ -50,9 +50,9 @@ def write_table(
     check:bool=True, # Compare the number of rows with the published one
 ) -> Path:          # The file
     "Write a table, whole or not at all."
-    names, wanted = table.columns.split(), ROWS.get(table.path)
-    if check and wanted not in (None, len(table.rows)):
-        raise LayoutError(f'{table.path}: {len(table.rows):,} rows, the published set has {wanted:,}; '
+    names, count = table.columns.split(), ROWS.get(table.path)
+    if check and count not in (None, len(table.rows)):
+        raise LayoutError(f'{table.path}: {len(table.rows):,} rows, the published set has {count:,}; '
                           'the source has changed')
     for number, row in enumerate(table.rows, 1):
         if len(row) != len(names) or any(c in text for text in row for c in '\t\n'):

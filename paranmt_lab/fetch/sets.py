@@ -56,12 +56,12 @@ def fetch_file(
     folder = downloads_folder(resources)
     path, before = folder / source.file, _record(folder).get(source.file, {})
     if renew: path.unlink(missing_ok=True)
-    found = download(Wanted(source.url, path, source.size, source.sha256), advance)
-    if before and before['sha256'] != found and not renew:
-        raise DownloadError(f"{path}: sha256 {found}, the first download had {before['sha256']} ({before['date']}); "
+    digest = download(Wanted(source.url, path, source.size, source.sha256), advance)
+    if before and before['sha256'] != digest and not renew:
+        raise DownloadError(f"{path}: sha256 {digest}, the first download had {before['sha256']} ({before['date']}); "
                             'put that file back, or take the new one with --renew')
-    if before.get('sha256') == found: return before
-    facts = dict(url=source.url, size=path.stat().st_size, sha256=found, known=bool(source.sha256),
+    if before.get('sha256') == digest: return before
+    facts = dict(url=source.url, size=path.stat().st_size, sha256=digest, known=bool(source.sha256),
                  date=provenance()['date'], licence=source.licence)
     write_json(folder / 'fetched.json', _record(folder) | {source.file: facts})
     return facts

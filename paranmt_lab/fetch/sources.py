@@ -47,7 +47,7 @@ def choose_sources(
     if unknown := [name for name in sets if name not in SETS]:
         raise ValueError(f"unknown sets {unknown}; known are {', '.join(SETS)}")
     of = [source for source in read_sources() if source.set in sets]
-    found = [source for source in of if not only or any(fnmatchcase(source.part, pattern) for pattern in only)]
-    if found: return found
+    matches = [source for source in of if not only or any(fnmatchcase(source.part, pattern) for pattern in only)]
+    if matches: return matches
     raise ValueError(f"no part of {', '.join(sets)} is called {', '.join(only)}; there are "
                      f"{', '.join(source.part for source in of if source.part) or 'no parts'}")

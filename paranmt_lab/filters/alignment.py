@@ -85,7 +85,7 @@ def _cosine(unit_td, p, q):
 @text_loop
 def _align(first, p, second, q, unit_td, weight_t):
     "Alignment of each row of two columns."
-    found, best = np.full(len(p) - 1, np.nan, np.float32), np.empty(np.max(np.diff(q)), np.float32)
+    values, best = np.full(len(p) - 1, np.nan, np.float32), np.empty(np.max(np.diff(q)), np.float32)
     for s in range(len(p) - 1):
         if p[s] == p[s + 1] or q[s] == q[s + 1]: continue
         forth, back, weight, others = 0., 0., 0., 0.
@@ -102,8 +102,8 @@ def _align(first, p, second, q, unit_td, weight_t):
         for j in range(q[s + 1] - q[s]):
             w = weight_t[second[q[s] + j]]
             back, others = back + w * best[j], others + w
-        found[s] = (forth / weight + back / others) / 2 if weight > 0 and others > 0 else 0
-    return found
+        values[s] = (forth / weight + back / others) / 2 if weight > 0 and others > 0 else 0
+    return values
 
 # %% ../../nbs/30_filters.alignment.ipynb #9a8d7f09
 def word_alignment(
@@ -114,6 +114,6 @@ def word_alignment(
     "How well the words of each side are met by words of the other."
     first, second = token_columns(references, translations)
     if not len(first): return np.empty(0, np.float32)
-    found = _types(first, second, vectors)
-    values = _align(found.first, first.offsets, found.second, second.offsets, found.unit_td, found.weight_t)
+    types = _types(first, second, vectors)
+    values = _align(types.first, first.offsets, types.second, second.offsets, types.unit_td, types.weight_t)
     return np.clip(values, -1, 1)

@@ -81,15 +81,15 @@ def _blank(points, i, end, kinds):
 @text_loop
 def _identical(first, p, second, q, kinds):
     "1 where two rows have the same letters and digits, 0 where not, NaN where one is blank."
-    found = np.empty(len(p) - 1, np.float32)
-    for s in range(len(found)):
+    values = np.empty(len(p) - 1, np.float32)
+    for s in range(len(values)):
         i, j, a, b = p[s], q[s], p[s + 1], q[s + 1]
-        if _blank(first, i, a, kinds) or _blank(second, j, b, kinds): found[s] = np.nan; continue
+        if _blank(first, i, a, kinds) or _blank(second, j, b, kinds): values[s] = np.nan; continue
         i, j = _next_word(first, i, a, kinds), _next_word(second, j, b, kinds)
         while i < a and j < b and first[i] == second[j]:
             i, j = _next_word(first, i + 1, a, kinds), _next_word(second, j + 1, b, kinds)
-        found[s] = i == a and j == b
-    return found
+        values[s] = i == a and j == b
+    return values
 
 # %% ../../nbs/30_filters.characters.ipynb #e34470e8
 def identity(
@@ -128,9 +128,9 @@ def _trigram_keys(points, starts):
 @text_loop
 def _not_blank(points, starts, kinds):
     "Whether each row has more than white space."
-    found = np.empty(len(starts) - 1, np.bool_)
-    for s in range(len(found)): found[s] = not _blank(points, starts[s], starts[s + 1], kinds)
-    return found
+    values = np.empty(len(starts) - 1, np.bool_)
+    for s in range(len(values)): values[s] = not _blank(points, starts[s], starts[s + 1], kinds)
+    return values
 
 def character_trigram_overlap(
     references:Sequence[str|None]|CharacterColumn,   # What people wrote

@@ -63,17 +63,17 @@ def axis_of(
 ) -> Axis:         # Its axis
     "The axis of a measure."
     measure = corpus.numeric(measure)
-    known = known_measure(measure)
-    if known and np.isfinite(known.range).all(): return Axis(measure, nice_edges(*known.range))
+    definition = known_measure(measure)
+    if definition and np.isfinite(definition.range).all(): return Axis(measure, nice_edges(*definition.range))
     m = quoted(measure)
     sql = f'''SELECT bool_and({m} = floor({m})) AS whole, min({m}) AS least, quantile_disc({m}, 0.001) AS low,
               quantile_disc({m}, 0.25) AS q1, quantile_disc({m}, 0.75) AS q3, quantile_disc({m}, 0.999) AS high
               FROM numbers WHERE {between(measure)}'''
-    found = corpus.query(sql).iloc[0]
-    if pd.isna(found.low): return Axis(measure, nice_edges(0., 1.))
-    reach = FAR * (found.q3 - found.q1) or np.inf
-    low = found.least if found.whole else max(found.low, found.q1 - reach)
-    return Axis(measure, nice_edges(float(low), float(min(found.high, found.q3 + reach)), bool(found.whole)))
+    row = corpus.query(sql).iloc[0]
+    if pd.isna(row.low): return Axis(measure, nice_edges(0., 1.))
+    reach = FAR * (row.q3 - row.q1) or np.inf
+    low = row.least if row.whole else max(row.low, row.q1 - reach)
+    return Axis(measure, nice_edges(float(low), float(min(row.high, row.q3 + reach)), bool(row.whole)))
 
 # %% ../../nbs/33_filters.crossfilter.ipynb #ae5a67b7
 _SHAPE = dict(state=str, edges=list)
@@ -182,12 +182,12 @@ def _edge_place(axis, value):
 
 def code_range(
     axis:Axis,      # Axis of the measure
-    chosen:Range,   # A half-open range
+    interval:Range, # A half-open range
 ) -> tuple[int, int]: # Lowest and highest code that the range keeps
     "A range in codes."
-    if chosen.closed: raise ValueError(f'{chosen.measure}: the range is closed, expected a half-open one')
-    low = 1 if chosen.low is None else _edge_place(axis, chosen.low) + 2
-    high = len(axis.edges) + 1 if chosen.high is None else _edge_place(axis, chosen.high) + 1
+    if interval.closed: raise ValueError(f'{interval.measure}: the range is closed, expected a half-open one')
+    low = 1 if interval.low is None else _edge_place(axis, interval.low) + 2
+    high = len(axis.edges) + 1 if interval.high is None else _edge_place(axis, interval.high) + 1
     return low, high
 
 # %% ../../nbs/33_filters.crossfilter.ipynb #fb37a80f
@@ -196,10 +196,10 @@ def _bits(self:Crossfilter, ranges, start):
     "Bits of a block of pairs, and the bit of each measure that has a range."
     end = min(start + BLOCK, len(self))
     bits, of = np.zeros(end - start, np.uint32), {}
-    for i, chosen in enumerate(ranges):
-        low, high = code_range(self.axes[chosen.measure], chosen)
-        of[chosen.measure] = np.uint32(1 << i)
-        _mark(self.codes[chosen.measure][start:end], low, high, of[chosen.measure], bits)
+    for i, interval in enumerate(ranges):
+        low, high = code_range(self.axes[interval.measure], interval)
+        of[interval.measure] = np.uint32(1 << i)
+        _mark(self.codes[interval.measure][start:end], low, high, of[interval.measure], bits)
     return bits, of
 
 @patch
@@ -226,9 +226,9 @@ def count(self:Crossfilter,
     counts = sum((c for _, c in parts), np.zeros((len(self.axes), 256), np.int64))
     by_axis = dict(zip(self.axes, counts))
     alone = {}
-    for chosen in ranges:
-        low, high = code_range(self.axes[chosen.measure], chosen)
-        alone[chosen.measure] = int(by_axis[chosen.measure].sum() - by_axis[chosen.measure][low:high + 1].sum())
+    for interval in ranges:
+        low, high = code_range(self.axes[interval.measure], interval)
+        alone[interval.measure] = int(by_axis[interval.measure].sum() - by_axis[interval.measure][low:high + 1].sum())
     return Kept(int(domains.sum()), by_axis, domains, alone)
 
 # %% ../../nbs/33_filters.crossfilter.ipynb #ae90a6bf
@@ -292,9 +292,9 @@ def keeps(self:Crossfilter,
     ids:np.ndarray,         # int64[n] ids of pairs
 ) -> pd.DataFrame:          # bool[n] a measure: whether its range keeps the pair
     "Which ranges keep some pairs."
-    rows, found = self.rows_of(ids), {}
-    for chosen in ranges:
-        low, high = code_range(self.axes[chosen.measure], chosen)
-        codes = np.asarray(self.codes[chosen.measure])[rows] if len(rows) else np.empty(0, np.uint8)
-        found[chosen.measure] = (codes >= low) & (codes <= high)
-    return pd.DataFrame(found, index=np.asarray(ids))
+    rows, masks = self.rows_of(ids), {}
+    for interval in ranges:
+        low, high = code_range(self.axes[interval.measure], interval)
+        codes = np.asarray(self.codes[interval.measure])[rows] if len(rows) else np.empty(0, np.uint8)
+        masks[interval.measure] = (codes >= low) & (codes <= high)
+    return pd.DataFrame(masks, index=np.asarray(ids))

@@ -31,15 +31,15 @@ def evenness_slowly(
 def _evenness(keys, offsets):
     "Evenness of each row."
     rows, slots = len(offsets) - 1, _slots_for(offsets)
-    found = np.full(rows, np.nan, np.float32)
+    values = np.full(rows, np.nan, np.float32)
     for s in range(rows):
         m, total = offsets[s + 1] - offsets[s], 0.
         if m == 0: continue
         mask, different = _fill(slots, keys, offsets[s], offsets[s + 1], 1)
         for p in range(np.int64(mask) + 1):
             if slots.places[p]: total += slots.counts[p] * np.log(slots.counts[p])
-        found[s] = 1 if different == m else max(1 - total / (m * np.log(m)), 0.)
-    return found
+        values[s] = 1 if different == m else max(1 - total / (m * np.log(m)), 0.)
+    return values
 
 def word_evenness(
     texts:Sequence[Text]|TokenColumn, # One side of each pair

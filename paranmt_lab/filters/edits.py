@@ -45,9 +45,9 @@ def _distance(first, a, b, second, c, d, row):
 def _distances(first, p, second, q):
     "Levenshtein distance of each row of two columns."
     rows = len(p) - 1
-    row, found = np.empty(np.max(np.diff(q)) + 1 if rows else 1, np.int64), np.empty(rows, np.int64)
-    for s in range(rows): found[s] = _distance(first, p[s], p[s + 1], second, q[s], q[s + 1], row)
-    return found
+    row, distances = np.empty(np.max(np.diff(q)) + 1 if rows else 1, np.int64), np.empty(rows, np.int64)
+    for s in range(rows): distances[s] = _distance(first, p[s], p[s + 1], second, q[s], q[s + 1], row)
+    return distances
 
 # %% ../../nbs/30_filters.edits.ipynb #c2fa5adc
 def near_identity(

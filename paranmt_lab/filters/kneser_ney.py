@@ -30,8 +30,8 @@ def discounts(
     t = np.bincount(np.minimum(np.fromiter(counts, np.int64), 5), minlength=6)[:5].tolist()
     if not all(t[1:4]): return FALLBACK
     y = t[1] / (t[1] + 2 * t[2])
-    found = tuple(k - (k + 1) * y * t[k + 1] / t[k] for k in (1, 2, 3))
-    return found if all(0 <= d <= k for k, d in enumerate(found, 1)) else FALLBACK
+    values = tuple(k - (k + 1) * y * t[k + 1] / t[k] for k in (1, 2, 3))
+    return values if all(0 <= d <= k for k, d in enumerate(values, 1)) else FALLBACK
 
 # %% ../../nbs/30_filters.kneser_ney.ipynb #128f5eaa
 def adjusted_counts(
@@ -53,12 +53,12 @@ def probability_slowly(
     order:int,                     # Words of the longest n-gram
 ) -> Callable[[tuple[str, ...]], float]: # From an n-gram to the probability of its last word after the others
     "Interpolated modified Kneser-Ney, as the formula has it."
-    adjusted = adjusted_counts(sentences, order)
-    taken = [(0., *discounts(counts.values())) for counts in adjusted]
-    size = len(adjusted[0]) + 1 # and the unknown word
+    tables = adjusted_counts(sentences, order)
+    amounts = [(0., *discounts(counts.values())) for counts in tables]
+    size = len(tables[0]) + 1 # and the unknown word
     def probability(gram):
         if not gram: return 1 / size
-        counts, d = adjusted[len(gram) - 1], taken[len(gram) - 1]
+        counts, d = tables[len(gram) - 1], amounts[len(gram) - 1]
         following = [n for other, n in counts.items() if other[:-1] == gram[:-1]]
         if not following: return probability(gram[1:])
         own, total = counts.get(gram, 0), sum(following)
@@ -95,30 +95,30 @@ def count_grams(
     at, ends = np.arange(len(ids)), np.flatnonzero(ids == 2)
     room = ends[np.searchsorted(ends, at)] - at + 1 # words from here to the sentence's end
     none = np.zeros(size, np.int64)
-    found = [Grams(np.arange(size, dtype=np.int32)[:, None], np.bincount(ids, minlength=size), none, none)]
+    grams = [Grams(np.arange(size, dtype=np.int32)[:, None], np.bincount(ids, minlength=size), none, none)]
     shorter = ids.astype(np.int64)
     for n in range(2, order + 1):
         starts = np.flatnonzero(room >= n)
         keys = shorter[starts] * size + ids[starts + n - 1]
         _, first, number, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         place = starts[first]
-        found.append(Grams(ids[place[:, None] + np.arange(n)], count, shorter[place], shorter[place + 1]))
+        grams.append(Grams(ids[place[:, None] + np.arange(n)], count, shorter[place], shorter[place + 1]))
         shorter = np.full(len(ids), -1)
         shorter[starts] = number
-    return found
+    return grams
 
 # %% ../../nbs/30_filters.kneser_ney.ipynb #d190dc7e
 def adjust(
     grams:list[Grams], # Of `count_grams`
 ) -> list[Grams]:      # The same, with the counts of `adjusted_counts`
     "Count words before an n-gram, but for the longest ones and those that begin a sentence."
-    made = []
+    copies = []
     for g, longer in zip(grams, grams[1:]):
         before = np.bincount(longer.suffix, minlength=len(g.count))
-        made.append(g._replace(count=np.where(g.words[:, 0] == 1, g.count, before)))
-    made.append(grams[-1])
-    made[0].count[:2] = 0 # neither the unknown word nor the beginning is predicted by its count
-    return made
+        copies.append(g._replace(count=np.where(g.words[:, 0] == 1, g.count, before)))
+    copies.append(grams[-1])
+    copies[0].count[:2] = 0 # neither the unknown word nor the beginning is predicted by its count
+    return copies
 
 # %% ../../nbs/30_filters.kneser_ney.ipynb #9cd391db
 class Estimate(NamedTuple):
@@ -139,15 +139,15 @@ def estimate(
     if not 2 <= order <= 6: raise ValueError(f'order {order}, expected 2 to 6 words')
     grams = adjust(count_grams(ids, len(vocabulary), order))
     lower, probabilities, backoffs = np.full(1, 1 / (len(vocabulary) - 1)), [], []
-    taken = [discounts(g.count[g.count > 0]) for g in grams]
-    for g, d in zip(grams, taken):
-        held = np.array([0, *d])[np.minimum(g.count, 3)]
+    amounts = [discounts(g.count[g.count > 0]) for g in grams]
+    for g, d in zip(grams, amounts):
+        mass = np.array([0, *d])[np.minimum(g.count, 3)]
         total = np.bincount(g.prefix, g.count, len(lower))
-        left = np.divide(np.bincount(g.prefix, held, len(lower)), total, out=np.ones(len(lower)), where=total > 0)
+        left = np.divide(np.bincount(g.prefix, mass, len(lower)), total, out=np.ones(len(lower)), where=total > 0)
         backoffs.append(left)
-        lower = (g.count - held) / total[g.prefix] + left[g.prefix] * lower[g.suffix]
+        lower = (g.count - mass) / total[g.prefix] + left[g.prefix] * lower[g.suffix]
         probabilities.append(lower)
-    return Estimate(vocabulary, grams, probabilities, backoffs[1:], taken)
+    return Estimate(vocabulary, grams, probabilities, backoffs[1:], amounts)
 
 # %% ../../nbs/30_filters.kneser_ney.ipynb #8f760b4b
 def word_of(
@@ -193,8 +193,8 @@ def log_probability_slowly(
     order:int,          # Words of the longest n-gram
 ) -> float:             # Logarithm to base 10, the end of the sentence with it
     "How probable a sentence is."
-    known = [word if (word,) in table else UNKNOWN for word in map(word_of, tokens)]
-    words, total = [BEGIN, *known, END], 0.
+    entries = [word if (word,) in table else UNKNOWN for word in map(word_of, tokens)]
+    words, total = [BEGIN, *entries, END], 0.
     for i in range(1, len(words)):
         gram = tuple(words[max(0, i - order + 1):i + 1])
         while gram not in table:

@@ -56,10 +56,10 @@ def language_probability(
     identifier:LanguageIdentifier, # Language identifier
 ) -> np.ndarray:                   # float32[n], from 0 to 1; NaN without a text, a language, or letters enough
     "How probable it is that a text is in a language."
-    asked = [(text, _plain(code)) for text, code in zip(texts, codes)]
-    fit = {pair for pair in asked if pair[0] and pair[1] in identifier.languages and _long_enough(pair[0])}
-    found = {(text, code): identifier.probabilities(text)[code] for text, code in fit}
-    return np.array([found.get(pair, np.nan) for pair in asked], np.float32)
+    pairs = [(text, _plain(code)) for text, code in zip(texts, codes)]
+    fit = {pair for pair in pairs if pair[0] and pair[1] in identifier.languages and _long_enough(pair[0])}
+    values = {(text, code): identifier.probabilities(text)[code] for text, code in fit}
+    return np.array([values.get(pair, np.nan) for pair in pairs], np.float32)
 
 def english_probability(
     texts:Sequence[str|None],      # Sentences

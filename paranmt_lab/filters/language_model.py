@@ -42,7 +42,7 @@ _FACTS = dict(order=int, tokens=str, discounts=list, sizes=dict, data=dict)
 def save_lm(
     model:Estimate,     # The model
     folder:Path,        # Folder to write into
-    seen:np.ndarray,    # int64[n] `text_hashes` of what it must not be asked about
+    hashes:np.ndarray,  # int64[n] `text_hashes` of what it must not be asked about
     data:dict,          # What it was estimated from
     **facts,            # More for `lm.json`
 ) -> dict:              # What `lm.json` says
@@ -53,7 +53,7 @@ def save_lm(
                  fallback=[n for n, d in enumerate(model.discounts, 1) if d == FALLBACK]) | facts
     folder.mkdir(parents=True, exist_ok=True)
     write_arpa(model, folder / 'lm.arpa')
-    np.save(folder / 'seen.npy', np.unique(seen))
+    np.save(folder / 'seen.npy', np.unique(hashes))
     write_json(folder / 'lm.json', facts)
     return facts
 
@@ -86,9 +86,9 @@ class LanguageModel:
         corpus,   # Corpus to score
     ) -> str:     # A sentence; empty where the model knows none of its references
         "Say how many pairs of a corpus the model must not be asked about."
-        if not (seen := pairs_seen(corpus, self.seen)): return ''
+        if not (count := pairs_seen(corpus, self.seen)): return ''
         name = self.folder.name
-        return (f'the language model {name!r} was trained on references of {seen:,} of the {corpus.rows:,} pairs of '
+        return (f'the language model {name!r} was trained on references of {count:,} of the {corpus.rows:,} pairs of '
                 f"{corpus.name}, whose perplexities are too low: leave them out of a selection with "
                 f"--range 'lm_seen@{name}=[0:0]'")
 
@@ -112,15 +112,15 @@ def read_hashes(
 
 def pairs_seen(
     corpus,           # Corpus of pairs
-    seen:np.ndarray,  # int64[n] `text_hashes` of references
+    hashes:np.ndarray, # int64[n] `text_hashes` of references
 ) -> int:             # Pairs
     "How many pairs of a corpus have one of some references."
-    found = 0
+    count = 0
     for batch in corpus.batches(['reference']):
         texts = batch['reference'].dictionary_encode() # a list of translations repeats its reference
-        known = np.isin(text_hashes(texts.dictionary.to_pylist()), seen)
-        found += int(known[texts.indices.to_numpy()].sum())
-    return found
+        matches = np.isin(text_hashes(texts.dictionary.to_pylist()), hashes)
+        count += int(matches[texts.indices.to_numpy()].sum())
+    return count
 
 def _identity(folder, facts):
     "Everything that decides the perplexities."
@@ -158,5 +158,5 @@ def lm_seen(
 ) -> np.ndarray:                             # float32[n], 0 or 1; NaN where there is no token
     "Whether a language model was trained on a reference."
     texts = cut(references)
-    found = np.isin(text_hashes(texts), lm.seen).astype(np.float32)
-    return np.where([bool(t) for t in texts], found, np.float32(np.nan))
+    values = np.isin(text_hashes(texts), lm.seen).astype(np.float32)
+    return np.where([bool(t) for t in texts], values, np.float32(np.nan))

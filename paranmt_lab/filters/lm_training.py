@@ -39,8 +39,8 @@ def draw_segments(
     if n < 1 or n >= len(there):
         raise ValueError(f'{n:,} sentences from {len(there):,} segments of {corpus.name}{condition}: '
                          f'expected 1 to {max(len(there) - 1, 0):,}, so that others are left to mine')
-    drawn = smallest([there], n + MEASURED, seed)
-    return Draw(drawn[:n], drawn[n:], len(there))
+    segments = smallest([there], n + MEASURED, seed)
+    return Draw(segments[:n], segments[n:], len(there))
 
 # %% ../../nbs/33_filters.lm_training.ipynb #8fcde2da
 def references_of(
@@ -70,7 +70,7 @@ def _measure(folder, texts):
     "Perplexity of references that the model has not seen, as a whole and for the sentence in the middle."
     lm = LanguageModel(folder)
     sentences = cut(texts)
-    others = [t for t, seen in zip(sentences, lm_seen(sentences, lm)) if t and not seen]
+    others = [t for t, is_known in zip(sentences, lm_seen(sentences, lm)) if t and not is_known]
     if not others: return dict(sentences=0, perplexity=None, median=None, unknown=None)
     logs = sum(map(lm.log_probability, others))
     tokens = [word for t in others for word in t]
@@ -120,11 +120,11 @@ def train_lm(
     if before := _trained_before(folder, request): return before
     check_overwrite(folder, force)
     draw = draw_segments(corpus, sentences, seed, where)
-    held = references_of(corpus, draw.train)
-    texts = [t for t in cut(held.drop_duplicates('segment').reference.tolist()) if t]
+    rows = references_of(corpus, draw.train)
+    texts = [t for t in cut(rows.drop_duplicates('segment').reference.tolist()) if t]
     data = request | dict(references=len(texts), of=draw.of, tokens=sum(map(len, texts)))
     with whole_folder(folder, lambda there: (there / 'lm.json').is_file()) as part:
-        facts = save_lm(estimate(texts, order), part, text_hashes(held.reference.tolist()), data, made=provenance(),
+        facts = save_lm(estimate(texts, order), part, text_hashes(rows.reference.tolist()), data, made=provenance(),
                         command=typed_command())
         facts['measured'] = _measure(part, references_of(corpus, draw.measure).reference.tolist())
         (part / 'README.md').write_text(_card(name, corpus, facts), encoding='utf-8')

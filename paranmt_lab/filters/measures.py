@@ -23,9 +23,9 @@ def _column(f, *sides):
     rows = zip(*map(tokens_of, sides))
     return np.fromiter((f(*row) if all(row) else np.nan for row in rows), np.float32, len(sides[0]))
 
-def _as_column(values, known):
+def _as_column(values, mask):
     "float32, NaN where a value is not known."
-    return np.where(known, values, np.nan).astype(np.float32)
+    return np.where(mask, values, np.nan).astype(np.float32)
 
 # %% ../../nbs/30_filters.measures.ipynb #dd57003c
 def token_count(
@@ -68,8 +68,8 @@ def overlap(
     if not fewer: return 0.
     p, q = set(first), set(second)
     both_repeat = len(p) < len(first) and len(q) < len(second)
-    shared = (Counter(first) & Counter(second)).total() if both_repeat else len(p & q)
-    return shared / fewer
+    count = (Counter(first) & Counter(second)).total() if both_repeat else len(p & q)
+    return count / fewer
 
 # %% ../../nbs/30_filters.measures.ipynb #9c4e1349
 def overlap_released(

@@ -28,6 +28,6 @@ def reference_probability(
 ) -> np.ndarray:              # float32[n], from 0 to 1; NaN where there is no sentence
     "How probable it is that each sentence was written by a person."
     there = [i for i, text in enumerate(texts) if text is not None and text.strip()]
-    found = np.full(len(texts), np.nan, np.float32)
-    if there: found[there] = classifier.probability([texts[i] for i in there])
-    return found
+    values = np.full(len(texts), np.nan, np.float32)
+    if there: values[there] = classifier.probability([texts[i] for i in there])
+    return values

@@ -96,9 +96,9 @@ def columns_to_read(
             if argument.kind == 'measures':
                 columns |= dict.fromkeys(models[argument.name].takes)
                 continue
-            taken = _taken_column(argument, by_model)
-            computed = argument.kind == 'measure' and taken not in PAIRS.names and not there(taken)
-            columns |= dict.fromkeys(columns_to_read([taken], there, models) if computed else [taken])
+            column = _taken_column(argument, by_model)
+            is_due = argument.kind == 'measure' and column not in PAIRS.names and not there(column)
+            columns |= dict.fromkeys(columns_to_read([column], there, models) if is_due else [column])
     return list(columns)
 
 # %% ../../nbs/32_filters.scoring.ipynb #0ce63954
@@ -132,20 +132,20 @@ def named_models(
     models:Iterable[str]|Mapping[str, Any], # KIND:NAME, or NAME of an encoder; perhaps to its folder or itself
 ) -> dict[str, NamedModel]:                 # Kind to model
     "The models of a scoring, one of a kind."
-    given = models if isinstance(models, Mapping) else {name: name for name in models}
-    found = {}
-    for text, opened in given.items():
-        kind, named = _named(text, opened)
-        if kind in found: raise ValueError(f'{found[kind].name} and {named.name}: expected one {kind}')
-        found[kind] = named
-    return found
+    origins = models if isinstance(models, Mapping) else {name: name for name in models}
+    by_kind = {}
+    for text, origin in origins.items():
+        kind, model = _named(text, origin)
+        if kind in by_kind: raise ValueError(f'{by_kind[kind].name} and {model.name}: expected one {kind}')
+        by_kind[kind] = model
+    return by_kind
 
 # %% ../../nbs/32_filters.scoring.ipynb #c6ae2ad5
-def _named(text, given):
+def _named(text, origin):
     "Kind and model: a name says both, unless a folder or the model itself is given beside it."
-    if given == text: return served_kind(text), NamedModel(identity_of(text)['name'], full_name(text))
+    if origin == text: return served_kind(text), NamedModel(identity_of(text)['name'], full_name(text))
     kind, _, name = text.rpartition(':')
-    return kind or 'encoder', NamedModel(name, full_name(given) if isinstance(given, (str, Path)) else given)
+    return kind or 'encoder', NamedModel(name, full_name(origin) if isinstance(origin, (str, Path)) else origin)
 
 # %% ../../nbs/32_filters.scoring.ipynb #ddf30168
 def _identity(model):
@@ -165,8 +165,8 @@ def _open(model, s): return open_model(model.given, s) if isinstance(model.given
 def _with_needed(name, models):
     "Columns that a measure needs and its own, in the order in which they can be computed."
     names = {kind: model.name for kind, model in models.items()}
-    needed = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind == 'measure']
-    return [stored_name(n, names) for n in [*needed, name]]
+    arguments = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind == 'measure']
+    return [stored_name(n, names) for n in [*arguments, name]]
 
 # %% ../../nbs/32_filters.scoring.ipynb #1e3d976d
 def unserved(
@@ -219,7 +219,7 @@ def taken_measures(
 ) -> dict[str, dict]:             # Column to what it must be: version, model, identity; empty for most measures
     "The measures that the model of a measure names."
     kinds = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind == 'measures']
-    return {taken: facts for kind in kinds for taken, facts in _open(models[kind], settings()).takes.items()}
+    return {column: facts for kind in kinds for column, facts in _open(models[kind], settings()).takes.items()}
 
 # %% ../../nbs/32_filters.scoring.ipynb #891e5de9
 def _facts(name, models):
@@ -228,7 +228,7 @@ def _facts(name, models):
     facts = dict(measure=name, version=measure.version, paper=measure.paper)
     if kind: facts |= {'model': _name_of(kind, models[kind]), kind: _identity(models[kind])}
     others = {a.name: measure_of(a.name).version for a in measure.takes if a.kind == 'measure'}
-    others |= {taken: _version(taken) for taken in taken_measures(name, models)}
+    others |= {column: _version(column) for column in taken_measures(name, models)}
     return facts | (dict(takes=others) if others else {})
 
 # %% ../../nbs/32_filters.scoring.ipynb #cf2c30dd
@@ -270,8 +270,8 @@ def _check_taken(corpus, column, facts, who):
     if not known_measure(column) and corpus.missing(column):
         raise ValueError(f'{lead}, which {corpus.name} lacks and nothing computes; import it with the pairs, or take a '
                          'calibration without it')
-    if (fitted := facts.get('version')) != (now := _version(column)):
-        raise ValueError(f'{lead} in version {fitted}, and this program computes version {now}: fit it again')
+    if (version := facts.get('version')) != (now := _version(column)):
+        raise ValueError(f'{lead} in version {version}, and this program computes version {now}: fit it again')
 
 # %% ../../nbs/32_filters.scoring.ipynb #1767a2ec
 def _its_model(corpus, column, facts, who):
@@ -284,17 +284,17 @@ def _its_model(corpus, column, facts, who):
         raise ValueError(f'{who} takes {column}, which {corpus.name} lacks, and {name} is not at hand: {e}') from None
     [(kind, model)] = models.items()
     before = corpus.manifest(f'score-{column}').get(kind) if there else None
-    found = before or _identity(model)
-    if found == facts['identity']: return models
-    raise ValueError(f"{who} takes {column} by {facts['identity']}, found {found}: fit it again, or give the "
+    identity = before or _identity(model)
+    if identity == facts['identity']: return models
+    raise ValueError(f"{who} takes {column} by {facts['identity']}, found {identity}: fit it again, or give the "
                      f'other {kind} another name')
 
 # %% ../../nbs/32_filters.scoring.ipynb #b834d1db
 def _passes(corpus, names, models):
     "(columns, models): what models name comes first, by its own model; then other measures; then those that take it."
-    taken = {name: found for name in names if (found := taken_measures(name, models))}
+    inputs = {name: measures for name in names if (measures := taken_measures(name, models))}
     first = {}
-    for name, columns in taken.items():
+    for name, columns in inputs.items():
         who = f'{model_kind(name)}:{models[model_kind(name)].name}'
         for taken_column, facts in columns.items():
             _check_taken(corpus, taken_column, facts, who)
@@ -303,7 +303,7 @@ def _passes(corpus, names, models):
             is_due = is_ours and (by or not facts.get('model'))
             if is_due: first.setdefault(facts.get('model', ''), ([], by))[0].append(taken_column)
     before = [(wanted_columns(dict.fromkeys(columns), by), by) for columns, by in first.values()]
-    return [*before, ([n for n in names if n not in taken], models), (list(taken), models)]
+    return [*before, ([n for n in names if n not in inputs], models), (list(inputs), models)]
 
 # %% ../../nbs/32_filters.scoring.ipynb #107d40d1
 def _tasks(corpus, names):
@@ -325,11 +325,11 @@ def _worker(models, s):
 def _task(folder, shard, names): return score_shard(folder, shard, names, _models)
 
 # %% ../../nbs/32_filters.scoring.ipynb #edc45cd1
-def _here(folder, tasks, opened, progress):
+def _here(folder, tasks, models, progress):
     "Run tasks in this process."
     for shard, names in tasks:
         if progress.stopping: return
-        progress.advance(score_shard(folder, shard, names, opened))
+        progress.advance(score_shard(folder, shard, names, models))
 
 # %% ../../nbs/32_filters.scoring.ipynb #f15bf5ef
 def _elsewhere(folder, tasks, models, workers, cluster, progress):
@@ -351,7 +351,7 @@ def score(
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to score: import some first')
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     models, names = named_models(models), list(names)
-    asked = {name.partition('@')[0] for name in names}
+    measures = {name.partition('@')[0] for name in names}
     names = wanted_columns(names, models)
     check_columns(names)
     with locked(corpus.folder):
@@ -361,7 +361,7 @@ def score(
             _fill(corpus, columns, by, workers, cluster, show)
             if any(map(corpus.missing, columns)): break # a stop was requested
         table = _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
-        table.attrs['notes'] += _without_values(corpus, table, asked)
+        table.attrs['notes'] += _without_values(corpus, table, measures)
         return table
 
 # %% ../../nbs/32_filters.scoring.ipynb #8f01b344
@@ -371,13 +371,13 @@ def _fill(corpus, names, models, workers, cluster, show):
     for name in names: _check_model(corpus, name, facts[name])
     due = [name for name in names if corpus.missing(name) or _outdated(corpus.manifest(f'score-{name}'), facts[name])]
     models = {kind: models[kind] for kind in dict.fromkeys(map(model_kind, due)) if kind}
-    opened = _opened(models, settings())
-    notes = {kind: _notes(model, corpus) for kind, model in opened.items()}
+    instances = _opened(models, settings())
+    notes = {kind: _notes(model, corpus) for kind, model in instances.items()}
     for name in names: _begin(corpus, name, facts[name] | notes.get(model_kind(name), {}))
     if not (tasks := _tasks(corpus, names)): return
     with Progress(sum(corpus.sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder, show=show) as progress:
-        if not cluster and (workers == 1 or len(tasks) == 1): return _here(corpus.folder, tasks, opened, progress)
-        del opened
+        if not cluster and (workers == 1 or len(tasks) == 1): return _here(corpus.folder, tasks, instances, progress)
+        del instances
         _elsewhere(corpus.folder, tasks, models, workers, cluster, progress)
 
 # %% ../../nbs/32_filters.scoring.ipynb #7d621122
@@ -397,10 +397,10 @@ def _report(corpus, names):
     table.attrs['notes'] = list(dict.fromkeys(notes))
     return table
 
-def _without_values(corpus, table, asked):
+def _without_values(corpus, table, measures):
     "A note for each measure that was asked for by name and has no value in any pair, with the column that is empty."
     empty = [row.measure for row in table.itertuples() if row.pairs and row.no_value == row.pairs]
-    for name in [name for name in empty if name.partition('@')[0] in asked]:
+    for name in [name for name in empty if name.partition('@')[0] in measures]:
         takes = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind in ('column', 'tokens', 'characters')]
         lacking = [c for c in takes if not corpus.query(f'SELECT count({c}) AS n FROM pairs').n[0]]
         why = f': no pair has a {lacking[0]}' if lacking else ''
@@ -412,5 +412,5 @@ def score_columns(
 ) -> list[str]:    # Names that `count`, `histogram` and `sample` take
     "Measures of a corpus, and the scores that came with its pairs."
     own = ['translation_score', 'log_probability']
-    filled = corpus.query(f"SELECT {', '.join(f'count({c})' for c in own)} FROM numbers").iloc[0]
-    return corpus.measures() + [c for c, n in zip(own, filled) if n]
+    counts = corpus.query(f"SELECT {', '.join(f'count({c})' for c in own)} FROM numbers").iloc[0]
+    return corpus.measures() + [c for c, n in zip(own, counts) if n]

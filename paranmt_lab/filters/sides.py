@@ -32,13 +32,13 @@ def label_sides(
 ) -> pd.DataFrame:       # side, measure, rated, top, share, low, high
     "Labels of the pairs that ranges keep, and of those that they remove."
     removing = (~keeps).sum(axis=1).to_numpy()
-    judged = (labels[scale].notna() | labels.discarded).to_numpy()
+    is_judged = (labels[scale].notna() | labels.discarded).to_numpy()
     parts = [('kept', '', removing == 0), ('removed', '', removing > 0)]
     parts += [('removed alone', m, (removing == 1) & ~keeps[m].to_numpy()) for m in keeps]
     rows = []
-    for side, measure, chosen in parts:
-        rated = labels[chosen & judged]
-        is_top = (rated[scale] == 3).fillna(False).to_numpy(bool)
-        share, low, high = weighted_share(is_top, rated.weight)
-        rows.append((side, measure, len(rated), int(is_top.sum()), share, low, high))
+    for side, measure, mask in parts:
+        part = labels[mask & is_judged]
+        is_top = (part[scale] == 3).fillna(False).to_numpy(bool)
+        share, low, high = weighted_share(is_top, part.weight)
+        rows.append((side, measure, len(part), int(is_top.sum()), share, low, high))
     return pd.DataFrame(rows, columns=['side', 'measure', 'rated', 'top', 'share', 'low', 'high'])

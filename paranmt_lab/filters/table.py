@@ -233,11 +233,11 @@ def all_arguments(
     if name in within: raise ValueError(f"measures take one another: {' takes '.join([*within, name])}")
     if within and not known_measure(name):
         raise ValueError(f'{within[-1]} takes {name!r}, which is not in the table of measures')
-    found = []
+    arguments = []
     for argument in measure_of(name).takes:
-        if argument.kind == 'measure': found += all_arguments(argument.name, (*within, name))
-        found.append(argument)
-    return list(dict.fromkeys(found))
+        if argument.kind == 'measure': arguments += all_arguments(argument.name, (*within, name))
+        arguments.append(argument)
+    return list(dict.fromkeys(arguments))
 
 # %% ../../nbs/31_filters.table.ipynb #d5a34824
 OF_MODELS = 'model', 'words' # Kinds of arguments that are a model or come from one
@@ -258,10 +258,10 @@ def stored_name(
 ) -> str:                           # Name of the column
     "Name of the column that stores a measure's values."
     models = models or {}
-    measure, _, named = name.partition('@')
+    measure, _, suffix = name.partition('@')
     if not (kind := model_kind(name)):
-        if named: raise ValueError(f'{measure} takes no model, so there is no {name}')
+        if suffix: raise ValueError(f'{measure} takes no model, so there is no {name}')
         return measure
     if kind not in models: raise ValueError(f'{measure} takes a model of the kind {kind!r}: name one, as {kind}:NAME')
-    if named not in ('', models[kind]): raise ValueError(f'{name} cannot be computed with {models[kind]}')
+    if suffix not in ('', models[kind]): raise ValueError(f'{name} cannot be computed with {models[kind]}')
     return f"{measure}@{safe_name(models[kind], 'model')}"

@@ -62,14 +62,14 @@ AHEAD = 8  # blanks after a row, since loops look ahead
 @text_loop
 def _lower_ascii(data, a, b, row):
     "Copy bytes `a` to `b` in lower case between blanks; whether all were ASCII, and whether one was an apostrophe."
-    row[0], seen, apostrophes = 32, np.uint8(0), np.uint8(0)
+    row[0], bits, apostrophes = 32, np.uint8(0), np.uint8(0)
     for i in range(b - a):
         c = data[a + i]
-        seen |= c
+        bits |= c
         apostrophes |= np.uint8(c == 39)
         row[i + 1] = c + np.uint8(32) if 65 <= c <= 90 else c
     row[b - a + 1:b - a + 1 + AHEAD] = 32
-    return seen < 128, apostrophes > 0
+    return bits < 128, apostrophes > 0
 
 # %% ../../nbs/30_filters.tokens.ipynb #63a85873
 @text_loop
@@ -258,9 +258,9 @@ def sizes(self:TypeTable) -> np.ndarray: # int64 [types]
 @patch
 def _lists(self:TokenColumn, rows) -> Iterator[list[str]|None]:
     "Tokens of some rows as strings."
-    named = self.types.tokens
+    tokens = self.types.tokens
     def _string(key):
-        if key >> 63: return named[(key & ~int(NUMBERED)) - 1]
+        if key >> 63: return tokens[(key & ~int(NUMBERED)) - 1]
         return key.to_bytes(SHORT, 'little').rstrip(b'\0').decode()
     for i in rows:
         if not 0 <= i < len(self): raise IndexError(f'row {i} of {len(self)}')

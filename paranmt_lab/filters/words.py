@@ -28,14 +28,14 @@ def words_slowly(
 _PARTS = np.array([int.from_bytes(part.encode(), 'little') for part in ("n't", "'ll", "'re", "'ve")], np.uint64)
 
 @text_loop
-def _are_words(keys, sizes, parts, numbered):
+def _are_words(keys, sizes, parts, flag):
     "Whether each token is a word of three characters or more."
-    found = np.empty(len(keys), np.bool_)
+    values = np.empty(len(keys), np.bool_)
     for t in range(len(keys)):
         key = keys[t]
-        if key & numbered: found[t] = sizes[np.int64(key ^ numbered) - 1] >= 3
-        else: found[t] = key >= 65536 and key != parts[0] and key != parts[1] and key != parts[2] and key != parts[3]
-    return found
+        if key & flag: values[t] = sizes[np.int64(key ^ flag) - 1] >= 3
+        else: values[t] = key >= 65536 and key != parts[0] and key != parts[1] and key != parts[2] and key != parts[3]
+    return values
 
 # %% ../../nbs/30_filters.words.ipynb #a23ca380
 def words_only(
@@ -53,9 +53,9 @@ def repetition_slowly(
 ) -> float:           # From 0 to 1; NaN without tokens
     "The definition."
     if not tokens: return np.nan
-    counted = words_slowly(tokens) if n == 1 else tokens
-    grams = len(counted) - n + 1
-    return repeated_slowly(counted, n) / grams if grams > 0 else 0.
+    items = words_slowly(tokens) if n == 1 else tokens
+    grams = len(items) - n + 1
+    return repeated_slowly(items, n) / grams if grams > 0 else 0.
 
 # %% ../../nbs/30_filters.words.ipynb #49fad6ee
 def repetition(
@@ -64,8 +64,8 @@ def repetition(
 ) -> np.ndarray:                      # float32 [rows], from 0 to 1; NaN without tokens
     "Share of words or n-grams that have come before in the sentence."
     side, = token_columns(texts)
-    counted = words_only(side) if n == 1 else side
-    rates = repeated_grams(counted, n) / np.maximum(counted.lengths - n + 1, 1)
+    items = words_only(side) if n == 1 else side
+    rates = repeated_grams(items, n) / np.maximum(items.lengths - n + 1, 1)
     return np.where(side.lengths > 0, rates, np.nan).astype(np.float32)
 
 # %% ../../nbs/30_filters.words.ipynb #f3c974d7

@@ -60,15 +60,15 @@ def _built(folder, request):
 
 def _begin(folder, request, force):
     "Make the folder of a build, or resume one of the same request."
-    begun = folder / 'building/request.json'
-    if not (begun.is_file() and read_json(begun) == request):
-        unfinished = begun.is_file() and not (folder / 'lexicon.json').exists()
-        if unfinished and not force:
+    path = folder / 'building/request.json'
+    if not (path.is_file() and read_json(path) == request):
+        is_partial = path.is_file() and not (folder / 'lexicon.json').exists()
+        if is_partial and not force:
             raise FileExistsError(f'{folder} holds a lexicon that was begun from other pairs or with other options: '
                                   'give the same command as then, or begin anew with --force (in Python: force=True)')
         check_overwrite(folder, force)
         shutil.rmtree(folder, ignore_errors=True)
-        write_json(begun, request)
+        write_json(path, request)
 
 # %% ../../nbs/33_lexicon.building.ipynb #f0c9ab24
 def _part(folder, shard): return folder / f'part-{shard:05d}.parquet'
@@ -92,8 +92,8 @@ def _pairs_task(folder, corpus, conditions, number):
     "Write a range of the merged runs."
     low, high = read_json(folder / 'building/bounds.json')[number:number + 2]
     runs = sorted((folder / 'building/runs').glob('part-*.parquet'))
-    merged = merged_range(runs, low, high, conditions.least)
-    write_table(merged, _part(folder / 'pairs', number), row_group_size=100_000)
+    table = merged_range(runs, low, high, conditions.least)
+    write_table(table, _part(folder / 'pairs', number), row_group_size=100_000)
 
 _vocabularies = {}  # of this process: folder to its words and their numbers
 _TASKS = dict(words=_words_task, runs=_run_task, pairs=_pairs_task)
@@ -135,8 +135,8 @@ def _count(folder, corpus, conditions, workers, show):
     "All stages; whether they came to their end."
     sizes, building = corpus.sizes, folder / 'building'
     stages = dict.fromkeys(('words', 'runs'), list(sizes))
-    done = sum(sizes[n] for stage in stages for n in set(sizes) - set(_due(folder, stage, sizes)))
-    with Progress(2 * sum(sizes.values()), 'pairs', folder, done, show) as progress:
+    count = sum(sizes[n] for stage in stages for n in set(sizes) - set(_due(folder, stage, sizes)))
+    with Progress(2 * sum(sizes.values()), 'pairs', folder, count, show) as progress:
         if not _stage(folder, corpus, conditions, 'words', sizes, workers, progress, sizes.get): return False
         if not (folder / 'words.parquet').exists():
             paths = [_part(building / 'words', n) for n in sizes]
@@ -170,10 +170,10 @@ def _finish(folder, corpus, request):
                  content=content,
                  words=pq.read_metadata(folder / 'words.parquet').num_rows, made=provenance(), command=typed_command(),
                  licence=licences([corpus]))
-    said = dict(licence=facts['licence'] or 'the corpus states none',
-                command=facts['command'] or 'none: it was built from Python',
-                score=request['score'] or 'no score asked for')
-    card = _CARD.format(**(request | facts['counts'] | facts | said | dict(name=folder.name)))
+    texts = dict(licence=facts['licence'] or 'the corpus states none',
+                 command=facts['command'] or 'none: it was built from Python',
+                 score=request['score'] or 'no score asked for')
+    card = _CARD.format(**(request | facts['counts'] | facts | texts | dict(name=folder.name)))
     with atomic(folder / 'README.md') as part: part.write_text(card, encoding='utf-8')
     write_json(folder / 'lexicon.json', facts)
     return facts

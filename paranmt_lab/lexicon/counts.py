@@ -29,8 +29,8 @@ def count_slowly(
     "The reference of the fast count."
     counts = {}
     for kinds in ([set(filter(is_word, tokenize(text))) for text in pair] for pair in pairs):
-        met = [list(product(*kinds)), list(combinations(kinds[0], 2)), list(combinations(kinds[1], 2))]
-        for place, (u, v) in ((k, both) for k, found in enumerate(met) for both in found):
+        groups = [list(product(*kinds)), list(combinations(kinds[0], 2)), list(combinations(kinds[1], 2))]
+        for place, (u, v) in ((k, both) for k, group in enumerate(groups) for both in group):
             if u != v: counts.setdefault((min(u, v), max(u, v)), [0, 0, 0])[place] += 1
     return counts
 
@@ -38,15 +38,15 @@ def count_slowly(
 @text_loop
 def _distinct(ids, offsets):
     "Sort each sentence's numbers and keep each once, without negative ones."
-    kept, bounds, n = np.empty(len(ids), np.int32), np.zeros(len(offsets), np.int64), 0
+    numbers, bounds, n = np.empty(len(ids), np.int32), np.zeros(len(offsets), np.int64), 0
     for s in range(len(offsets) - 1):
         last = np.int32(-1)
         for i in np.sort(ids[offsets[s]:offsets[s + 1]]):
             if i > last:
-                kept[n] = last = i
+                numbers[n] = last = i
                 n += 1
         bounds[s + 1] = n
-    return kept[:n], bounds
+    return numbers[:n], bounds
 
 # %% ../../nbs/31_lexicon.counts.ipynb #495556e8
 def sentence_words(

@@ -102,10 +102,10 @@ def paraphrases(
     number = lexicon.index.get(word.strip().lower())
     if number is None: raise ValueError(f'{lexicon.folder.name} has no word {word!r}: {_near(lexicon, word)}')
     sql = 'SELECT * FROM pairs WHERE (first = $word OR second = $word) AND "cross" >= $least'
-    found = scored_pairs(lexicon, lexicon.query(sql, dict(word=number, least=least)))
-    others = np.where(found['first'] == number, found['second'], found['first']).astype(np.int64)
-    found.insert(0, 'word', lexicon.words.word.to_numpy()[others])
-    best = found.sort_values([_COLUMN[by], 'cross', 'word'], ascending=[False, False, True]).head(n)
+    rows = scored_pairs(lexicon, lexicon.query(sql, dict(word=number, least=least)))
+    others = np.where(rows['first'] == number, rows['second'], rows['first']).astype(np.int64)
+    rows.insert(0, 'word', lexicon.words.word.to_numpy()[others])
+    best = rows.sort_values([_COLUMN[by], 'cross', 'word'], ascending=[False, False, True]).head(n)
     return best[['word', 'adjusted', 'pmi_cross', 'pmi', 'cross', 'references', 'translations']].reset_index(drop=True)
 
 def _near(lexicon, word):
@@ -128,8 +128,8 @@ def pair_scores(
     if len(first) != len(second):
         raise ValueError(f'{len(first)} words cannot be compared with {len(second)}, one by one')
     sql = 'SELECT place, pairs.* FROM pairs JOIN asked ON pairs.first = asked.first AND pairs.second = asked.second'
-    found = scored_pairs(lexicon, lexicon.query(sql, asked=_numbered(lexicon, first, second)))
-    return found.set_index('place').drop(columns=['first', 'second']).reindex(range(len(first)))
+    rows = scored_pairs(lexicon, lexicon.query(sql, asked=_numbered(lexicon, first, second)))
+    return rows.set_index('place').drop(columns=['first', 'second']).reindex(range(len(first)))
 
 # %% ../../nbs/34_lexicon.model.ipynb #02130d3e
 @patch

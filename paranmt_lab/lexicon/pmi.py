@@ -41,5 +41,5 @@ def mean_pmi(
 ) -> np.ndarray:             # float64[m], 0 where neither side has both words
     "The average over the sides that have both words."
     both = np.stack([references, translations])
-    known = ~np.isnan(both)
-    return np.where(known, both, 0).sum(0) / np.maximum(known.sum(0), 1)
+    mask = ~np.isnan(both)
+    return np.where(mask, both, 0).sum(0) / np.maximum(mask.sum(0), 1)

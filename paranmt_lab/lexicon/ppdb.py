@@ -49,11 +49,11 @@ BLOCK = 500_000  # lines
 
 def _blocks(path) -> Iterator[pa.Table]:
     "Entries of a file in blocks: first, second, score, line."
-    opened = gzip.open if path.suffix == '.gz' else open
+    opener = gzip.open if path.suffix == '.gz' else open
     columns = first, second, scores, lines = [], [], [], []
     table = lambda: pa.table(dict(first=pa.array(first, pa.string()), second=pa.array(second, pa.string()),
                                   score=pa.array(scores, pa.float64()), line=pa.array(lines, pa.int64())))
-    with opened(path, 'rt', encoding='utf-8', errors='strict') as file:
+    with opener(path, 'rt', encoding='utf-8', errors='strict') as file:
         for number, line in _numbered(file, path):
             if entry := _entry(line, f'{path}:{number}'):
                 for column, value in zip(columns, (*entry, number)): column.append(value)
@@ -122,11 +122,11 @@ def word_similarity(self:Ppdb,
     if len(first) != len(second):
         raise ValueError(f'{len(first)} words cannot be compared with {len(second)}, one by one')
     a, b = (pa.array([str(w).lower() for w in side], pa.string()) for side in (first, second))
-    asked = pa.table(dict(place=np.arange(len(first)), a=a, b=b))
+    pairs = pa.table(dict(place=np.arange(len(first)), a=a, b=b))
     sql = '''WITH orders AS (SELECT place, a, b FROM asked UNION SELECT place, b, a FROM asked)
              SELECT place, avg(score) AS score FROM orders JOIN read_parquet($file) p ON p.first = a AND p.second = b
              GROUP BY place'''
     with duckdb.connect() as con:
-        con.register('asked', asked)
-        found = con.execute(sql, dict(file=str(self.folder / 'ppdb.parquet'))).df()
-    return found.set_index('place').score.reindex(range(len(first))).to_numpy(float)
+        con.register('asked', pairs)
+        scores = con.execute(sql, dict(file=str(self.folder / 'ppdb.parquet'))).df()
+    return scores.set_index('place').score.reindex(range(len(first))).to_numpy(float)

@@ -169,10 +169,10 @@ def merged_range(
     while len(runs) > 1:
         runs = [merge_runs(runs[i], runs[i + 1]) for i in range(0, len(runs) - 1, 2)] + runs[len(runs) & ~1:]
     pairs, counts = runs[0]
-    kept = counts[:, 0] >= least
-    words = dict(first=pairs[kept] >> np.uint64(BITS), second=pairs[kept] & np.uint64((1 << BITS) - 1))
+    mask = counts[:, 0] >= least
+    words = dict(first=pairs[mask] >> np.uint64(BITS), second=pairs[mask] & np.uint64((1 << BITS) - 1))
     return pa.table({name: numbers.astype(np.uint32) for name, numbers in words.items()}
-                    | dict(zip(COUNTS, counts[kept].T.copy())))
+                    | dict(zip(COUNTS, counts[mask].T.copy())))
 
 # %% ../../nbs/32_lexicon.shards.ipynb #5cb6940b
 def write_table(

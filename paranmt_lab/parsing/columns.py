@@ -72,9 +72,9 @@ def _parse_block(folder, parser, name, shard, start):
     corpus = Corpus(folder)
     batch = list(corpus.batches(list(SIDES), shard, size=BLOCK))[start // BLOCK]
     texts = [text for side in SIDES for text in batch[side].to_pylist()]
-    found, n = _parse_texts(parser, texts), len(batch)
+    trees, n = _parse_texts(parser, texts), len(batch)
     with atomic(_block_path(folder, name, corpus.checksum_of(shard), start)) as part:
-        pq.write_table(pa.table([found[:n], found[n:]], schema=_SCHEMA), part, compression='zstd')
+        pq.write_table(pa.table([trees[:n], trees[n:]], schema=_SCHEMA), part, compression='zstd')
     return n
 
 # %% ../../nbs/23_parsing.columns.ipynb #a957d2d6
@@ -98,13 +98,13 @@ def _join_blocks(corpus, name):
 
 def _counts(corpus, name):
     "Sentences of each side, and those of them without a tree."
-    found = {}
+    counts = {}
     for side in SIDES:
         there = corpus.query(f'SELECT count({side}) AS n FROM pairs').n[0]
         files = [pq.read_table(parses_path(corpus, name, shard), columns=[side]) for shard in corpus.sizes]
         trees = sum(len(table) - table[side].null_count for table in files)
-        found[side] = dict(sentences=int(there), without_tree=int(there) - trees)
-    return found
+        counts[side] = dict(sentences=int(there), without_tree=int(there) - trees)
+    return counts
 
 # %% ../../nbs/23_parsing.columns.ipynb #a34af7f4
 def _begin(parser, name):
@@ -128,14 +128,14 @@ def parse_corpus(
     show:bool|None=None, # Draw a progress bar; None: on a terminal
 ) -> dict[str, dict]:   # Side to `sentences` and `without_tree`; empty after a request to stop
     "Parse both sides of a corpus, or resume it."
-    opened = open_model(parser, settings(), 'Parser') if isinstance(parser, str) else parser
+    model = open_model(parser, settings(), 'Parser') if isinstance(parser, str) else parser
     name = parser if isinstance(parser, str) else parser.identity['parser']
-    stage, facts = f'parse-{_plain(name)}', dict(parser=opened.identity)
+    stage, facts = f'parse-{_plain(name)}', dict(parser=model.identity)
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to parse; import some first')
     with locked(corpus.folder):
-        _claim(corpus, name, opened.identity)
+        _claim(corpus, name, model.identity)
         if unparsed_shards(corpus, name): corpus.write_manifest(stage, facts | dict(status='running'))
-        _parse_blocks(corpus, opened, name, workers if isinstance(parser, str) else 1, show)
+        _parse_blocks(corpus, model, name, workers if isinstance(parser, str) else 1, show)
         _join_blocks(corpus, name)
         if unparsed_shards(corpus, name): return {}
         if corpus.manifest(stage).get('status') != 'finished':
@@ -143,7 +143,7 @@ def parse_corpus(
             corpus.write_manifest(stage, facts | end)
         return corpus.manifest(stage)['sides']
 
-def _parse_blocks(corpus, opened, name, workers, show):
+def _parse_blocks(corpus, parser, name, workers, show):
     "Parse the blocks that are missing, in this process or in several."
     if not (todo := _todo(corpus, name)): return
     pairs = sum(min(BLOCK, corpus.sizes[shard] - start) for shard, start in todo)
@@ -151,7 +151,7 @@ def _parse_blocks(corpus, opened, name, workers, show):
         if workers == 1:
             for shard, start in todo:
                 if progress.stopping: return
-                progress.advance(_parse_block(corpus.folder, opened, name, shard, start))
+                progress.advance(_parse_block(corpus.folder, parser, name, shard, start))
             return
         tasks = [(corpus.folder, name, *block) for block in todo]
         for n in in_processes(workers, _begin, (None, name), _task, tasks, lambda: progress.stopping):
@@ -176,10 +176,10 @@ def parses_by_id(
     "Parses of some pairs."
     need_parses(corpus, parser)
     shards, rows = np.divmod(np.asarray(list(ids), np.int64), SHARD)
-    found = pd.DataFrame(None, range(len(rows)), list(sides), dtype=object)
+    trees = pd.DataFrame(None, range(len(rows)), list(sides), dtype=object)
     for shard in np.unique(shards):
         path, own = parses_path(corpus, parser, int(shard)), shards == shard
         try: table = pq.read_table(path, columns=list(sides))
         except (pa.ArrowException, OSError) as e: raise ValueError(_damaged(path, e)) from None
-        for side in sides: found.loc[own, side] = np.array(table[side].take(rows[own]).to_pylist(), object)
-    return found
+        for side in sides: trees.loc[own, side] = np.array(table[side].take(rows[own]).to_pylist(), object)
+    return trees

@@ -132,13 +132,13 @@ def steps(
 ) -> list[tuple[str, str]]: # (what the step does, its SQL condition)
     "The conditions of a selection on a single pair, which must all hold."
     choice = in_full(corpus, choice)
-    found = [('both sides are there', 'translation IS NOT NULL')] if lacks_translations(corpus) else []
-    if choice.folds: found.append(_fold_step(corpus, choice))
-    found += [(describe(r), range_condition(r)) for r in choice.ranges]
-    found += _length_steps(corpus, choice)
-    if choice.exclude_equal: found.append(('sides differ', 'lower(reference) <> lower(translation)'))
-    if choice.where: found.append((choice.where, check_condition(corpus, choice.where)))
-    return found
+    conditions = [('both sides are there', 'translation IS NOT NULL')] if lacks_translations(corpus) else []
+    if choice.folds: conditions.append(_fold_step(corpus, choice))
+    conditions += [(describe(r), range_condition(r)) for r in choice.ranges]
+    conditions += _length_steps(corpus, choice)
+    if choice.exclude_equal: conditions.append(('sides differ', 'lower(reference) <> lower(translation)'))
+    if choice.where: conditions.append((choice.where, check_condition(corpus, choice.where)))
+    return conditions
 
 # %% ../../nbs/33_selection.choice.ipynb #31b3ae01
 def narrowings(
@@ -146,12 +146,12 @@ def narrowings(
     choice:Selection,    # What is wanted
 ) -> list[Narrowing]:    # In the order in which they are taken
     "The steps of a selection that compare pairs with each other."
-    found = [first_of_equal(of, choice.exact) for of in choice.deduplicate]
-    if choice.one_per_source: found.append(one_per_source(corpus, choice.one_per_source, choice.seed))
+    stages = [first_of_equal(of, choice.exact) for of in choice.deduplicate]
+    if choice.one_per_source: stages.append(one_per_source(corpus, choice.one_per_source, choice.seed))
     if choice.quotas or choice.per_domain:
         check_domains(corpus, [domain for domain, _ in choice.quotas])
-        found.append(within_quotas(dict(choice.quotas), choice.per_domain, choice.seed))
-    return found
+        stages.append(within_quotas(dict(choice.quotas), choice.per_domain, choice.seed))
+    return stages
 
 # %% ../../nbs/33_selection.choice.ipynb #d69cf704
 def all_of(

@@ -96,5 +96,5 @@ def within_quotas(
     limit = f'CASE corpus{cases} ELSE {rest} END' if quotas else rest
     order = f'row_number() OVER (PARTITION BY corpus ORDER BY {_number("domain", seed)}, pair_id)'
     def query(before, view): return f'SELECT pair_id FROM {view} WHERE {before} QUALIFY {order} <= {limit}'
-    named = [f'{domain} {n:,}' for domain, n in quotas.items()] + ([f'any other {others:,}'] if others else [])
-    return Narrowing(f"at most so many of a domain: {', '.join(named)}, seed {seed}", query)
+    texts = [f'{domain} {n:,}' for domain, n in quotas.items()] + ([f'any other {others:,}'] if others else [])
+    return Narrowing(f"at most so many of a domain: {', '.join(texts)}, seed {seed}", query)

@@ -24,29 +24,29 @@ from ..state import require_whole
 # %% ../../nbs/33_selection.record.ipynb #cd22900f
 def _view(corpus, con, where): return corpus._table_for(con, f' WHERE {where}', None)
 
-def _counted(corpus, con, found):
+def _counted(corpus, con, conditions):
     "(pairs left after each condition, by the record's keys; condition for the pairs that meet all)."
-    names = [quoted(f'step {i}') for i in range(len(found))]
-    values = ', '.join(f'({sql}) AS {name}' for name, (_, sql) in zip(names, found))
-    view = _view(corpus, con, all_of(sql for _, sql in found))
+    names = [quoted(f'step {i}') for i in range(len(conditions))]
+    values = ', '.join(f'({sql}) AS {name}' for name, (_, sql) in zip(names, conditions))
+    view = _view(corpus, con, all_of(sql for _, sql in conditions))
     con.execute(f'CREATE OR REPLACE TEMP TABLE counted AS SELECT pair_id, {values} FROM {view}')
     counts = ', '.join(f"count(*) FILTER ({' AND '.join(names[:i])})" for i in range(1, len(names) + 1))
     [pairs] = con.execute(f'SELECT {counts} FROM counted').fetchall()
-    taken = [dict(step=what, pairs=n, sql=sql) for (what, sql), n in zip(found, pairs)]
-    return taken, f"pair_id IN (SELECT pair_id FROM counted WHERE {' AND '.join(names)})"
+    rows = [dict(step=what, pairs=n, sql=sql) for (what, sql), n in zip(conditions, pairs)]
+    return rows, f"pair_id IN (SELECT pair_id FROM counted WHERE {' AND '.join(names)})"
 
 # %% ../../nbs/33_selection.record.ipynb #bae39190
-def _narrowed(corpus, con, where, found):
+def _narrowed(corpus, con, where, stages):
     "(pairs left after each step, by the record's keys; condition for the record; condition on a temporary table)."
-    taken, left = [], where # the first step filters as it reads: a join with a table of ids would hold all texts
-    for i, step in enumerate(found):
+    rows, left = [], where # the first step filters as it reads: a join with a table of ids would hold all texts
+    for i, step in enumerate(stages):
         query = step.query(left, _view(corpus, con, left))
         con.execute(f'CREATE OR REPLACE TEMP TABLE left_{i} AS SELECT * FROM ({query}) AS ids(pair_id)')
         where = step.condition(where, _view(corpus, corpus.connect(), where))
         left = f'pair_id IN (SELECT pair_id FROM left_{i})'
         [(pairs,)] = con.execute(f'SELECT count(*) FROM left_{i}').fetchall()
-        taken.append(dict(step=step.what, pairs=pairs, sql=where))
-    return taken, where, left
+        rows.append(dict(step=step.what, pairs=pairs, sql=where))
+    return rows, where, left
 
 # %% ../../nbs/33_selection.record.ipynb #dfdec6d4
 def _quota_notes(corpus, con, choice, left):
@@ -54,9 +54,9 @@ def _quota_notes(corpus, con, choice, left):
     if not (choice.quotas or choice.per_domain): return []
     sql = f'SELECT corpus, count(*) FROM numbers WHERE {left} GROUP BY corpus ORDER BY corpus'
     pairs, quotas = dict(con.execute(sql).fetchall()), dict(choice.quotas)
-    wanted = {domain: quotas.get(domain, choice.per_domain) for domain in {**pairs, **quotas}}
+    limits = {domain: quotas.get(domain, choice.per_domain) for domain in {**pairs, **quotas}}
     return [f'domain {domain} gives {pairs.get(domain, 0):,} pairs of {n:,}, which is all that is left of it'
-            for domain, n in wanted.items() if pairs.get(domain, 0) < n]
+            for domain, n in limits.items() if pairs.get(domain, 0) < n]
 
 # %% ../../nbs/33_selection.record.ipynb #2dfb6022
 def _lower_end_notes(corpus, choice):
@@ -135,19 +135,19 @@ def _same_pairs(corpus, before, record):
 # %% ../../nbs/33_selection.record.ipynb #3de3e0ff
 def _carried_out(corpus, choice):
     "(steps with the pairs left after each, condition, ids, notes) of a choice whose measures are named in full."
-    found = [('all pairs', 'true'), *steps(corpus, choice)]
-    con, where, notes = corpus.connect(), all_of(sql for _, sql in found), _lower_end_notes(corpus, choice)
+    conditions = [('all pairs', 'true'), *steps(corpus, choice)]
+    con, where, notes = corpus.connect(), all_of(sql for _, sql in conditions), _lower_end_notes(corpus, choice)
     with corpus.answering():
-        taken, left = _counted(corpus, con, found)
+        rows, left = _counted(corpus, con, conditions)
         if between_pairs := narrowings(corpus, choice):
             more, where, left = _narrowed(corpus, con, where, between_pairs)
-            taken += more
+            rows += more
         ids = con.sql(f'SELECT pair_id FROM numbers WHERE {left} ORDER BY pair_id').fetchnumpy()['pair_id']
         notes += _quota_notes(corpus, con, choice, left)
     if choice.n:
         ids = np.sort(smallest([ids], choice.n, choice.seed))
-        taken.append(dict(step=f'sample of {choice.n:,}, seed {choice.seed}', pairs=len(ids)))
-    return taken, where, ids, notes
+        rows.append(dict(step=f'sample of {choice.n:,}, seed {choice.seed}', pairs=len(ids)))
+    return rows, where, ids, notes
 
 # %% ../../nbs/33_selection.record.ipynb #cacf7890
 def select(
@@ -160,8 +160,8 @@ def select(
     require_whole(corpus)
     choice = in_full(corpus, choice)
     before = None if force or dry_run else _earlier_record(corpus, choice)
-    taken, where, ids, notes = _carried_out(corpus, choice)
-    record = dict(selection=asdict(choice), reason=choice.reason, pairs=len(ids), steps=taken, where=where,
+    rows, where, ids, notes = _carried_out(corpus, choice)
+    record = dict(selection=asdict(choice), reason=choice.reason, pairs=len(ids), steps=rows, where=where,
                   sql=f'SELECT pair_id FROM pairs WHERE {where}', ids=_ids_sum(ids), corpus=corpus.name,
                   notes=notes, made=provenance())
     if dry_run: return record

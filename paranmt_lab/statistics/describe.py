@@ -65,9 +65,9 @@ def word_statistics(
     texts = [t for t in texts if isinstance(t, str) and t.strip()]
     tokens = [tokenize(t) for t in texts]
     single, triples = numbered(tokens), numbered(tokens, 3)
-    found = average('length', np.array([len(t) for t in tokens], float), resamples, seed)
-    if counts: found += average('IDF', average_idf(texts, counts), resamples, seed, counts.name)
-    return [*found,
+    results = average('length', np.array([len(t) for t in tokens], float), resamples, seed)
+    if counts: results += average('IDF', average_idf(texts, counts), resamples, seed, counts.name)
+    return [*results,
             _entropy('word entropy', single, resamples, seed), _entropy('triple entropy', triples, resamples, seed),
             _rate('word repetition', repeated(numbered([long_words(t) for t in texts])), resamples, seed),
             _rate('triple repetition', repeated(triples), resamples, seed)]
@@ -95,8 +95,8 @@ def domains_of(
     corpus:Corpus, # Pairs
 ) -> dict[str, int]: # Domain to its number of rows
     "The domains of a corpus."
-    found = corpus.query('SELECT corpus, count(*) AS n FROM pairs GROUP BY corpus ORDER BY corpus')
-    return {str(name): int(n) for name, n in zip(found.corpus.fillna(''), found.n)}
+    counts = corpus.query('SELECT corpus, count(*) AS n FROM pairs GROUP BY corpus ORDER BY corpus')
+    return {str(name): int(n) for name, n in zip(counts.corpus.fillna(''), counts.n)}
 
 def domain_texts(
     corpus:Corpus,           # Pairs
@@ -106,9 +106,9 @@ def domain_texts(
 ) -> Iterator[tuple[str, list[str]]]: # Domain, and its sample
     "A seeded sample of the texts of each domain."
     for domain in domains_of(corpus):
-        drawn = corpus.sample(n, seed=seed, columns=[column], where="coalesce(corpus, '') = $domain",
-                              params=dict(domain=domain))
-        yield domain, drawn[column].dropna().tolist()
+        sample = corpus.sample(n, seed=seed, columns=[column], where="coalesce(corpus, '') = $domain",
+                               params=dict(domain=domain))
+        yield domain, sample[column].dropna().tolist()
 
 # %% ../../nbs/38_statistics.describe.ipynb #a73b4fd0
 def statistics_frame(
@@ -116,7 +116,7 @@ def statistics_frame(
 ) -> pd.DataFrame:                         # dataset, metric, value, low, high, n, protocol: one row a figure
     "Statistics of several samples in long form."
     rows = [dict(dataset=name, metric=s.name, **s.figure._asdict(), n=s.n, protocol=s.protocol)
-            for name, found in statistics.items() for s in found]
+            for name, group in statistics.items() for s in group]
     return pd.DataFrame(rows, columns=['dataset', 'metric', 'value', 'low', 'high', 'n', 'protocol'])
 
 # %% ../../nbs/38_statistics.describe.ipynb #431d0034
@@ -132,7 +132,7 @@ def difference_statistics(
         raise ValueError(f'{len(sides[0]):,} references and {len(sides[1]):,} translations, expected as many')
     words, triples = ([numbered(side, n) for side in sides] for n in (1, 3))
     long = [repeated(numbered([long_words(t) for t in side])) for side in (references, translations)]
-    asked = {'word entropy': (entropy, words), 'triple entropy': (entropy, triples), 'word repetition': (rate, long),
-             'triple repetition': (rate, [repeated(side) for side in triples])}
+    metrics = {'word entropy': (entropy, words), 'triple entropy': (entropy, triples), 'word repetition': (rate, long),
+               'triple repetition': (rate, [repeated(side) for side in triples])}
     return [Statistic(name, bootstrap(lambda w: value(a, w) - value(b, w), len(sides[0]), resamples, seed),
-                      len(sides[0]), 'reference minus translation') for name, (value, (a, b)) in asked.items()]
+                      len(sides[0]), 'reference minus translation') for name, (value, (a, b)) in metrics.items()]

@@ -29,11 +29,11 @@ def repeated_slowly(
     items:Sequence,    # Words or triples of one sentence, in order
 ) -> tuple[int, int]:  # Number of items that appeared before, and of all items
     "Count repetitions within a sentence (slow reference)."
-    seen, repeated = set(), 0
+    past, count = set(), 0
     for item in items:
-        repeated += item in seen
-        seen.add(item)
-    return repeated, len(items)
+        count += item in past
+        past.add(item)
+    return count, len(items)
 
 # %% ../../nbs/37_statistics.diversity.ipynb #8e588978
 LEAST = 3 # characters of a word that counts for the repetition of single words
@@ -101,8 +101,8 @@ def bootstrap(
     value = value_at(np.ones(n, np.int64))
     if n < 2 or math.isnan(value): return Figure(value, math.nan, math.nan)
     rng = np.random.default_rng(seed)
-    drawn = (np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(resamples))
-    spread = 1.96 * float(np.nanstd([value_at(weights) for weights in drawn], ddof=1))
+    draws = (np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(resamples))
+    spread = 1.96 * float(np.nanstd([value_at(weights) for weights in draws], ddof=1))
     return Figure(float(value), float(value) - spread, float(value) + spread)
 
 # %% ../../nbs/37_statistics.diversity.ipynb #93c2a7d7

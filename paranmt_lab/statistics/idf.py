@@ -71,23 +71,23 @@ def text_counts(
     if unit not in ('sentences', 'words'): raise ValueError(f'unit = {unit!r}, expected sentences or words')
     counts, units = Counter(), 0
     for text in texts:
-        found = words(text or '')
-        counts.update(set(found) if unit == 'sentences' else found)
-        units += bool(found) if unit == 'sentences' else len(found)
+        tokens = words(text or '')
+        counts.update(set(tokens) if unit == 'sentences' else tokens)
+        units += bool(tokens) if unit == 'sentences' else len(tokens)
     if not units: raise ValueError(f'no words in {name}; expected sentences to count')
     return WordCounts(f'{name}, {unit}', words, lambda word: max(counts[word], 1) / units)
 
 # %% ../../nbs/37_statistics.idf.ipynb #ba5d3aa6
 def rank_counts(
-    listed:Sequence[str], # Words, the most frequent first
-    name:str,             # Name of their origin
-    offset:float=2.7,     # Of Mandelbrot's form of Zipf's law
-) -> WordCounts:          # Shares of all words
+    ranking:Sequence[str], # Words, the most frequent first
+    name:str,              # Name of their origin
+    offset:float=2.7,      # Of Mandelbrot's form of Zipf's law
+) -> WordCounts:           # Shares of all words
     "Frequencies by rank."
-    listed = [w for w in listed if any(c.isalnum() for c in w)]
-    if not listed: raise ValueError(f'no words in {name}; expected words, the most frequent first')
-    share = 1 / (np.arange(1, len(listed) + 1) + offset)
-    shares = dict(zip(listed, (share / share.sum()).tolist()))
+    ranking = [w for w in ranking if any(c.isalnum() for c in w)]
+    if not ranking: raise ValueError(f'no words in {name}; expected words, the most frequent first')
+    share = 1 / (np.arange(1, len(ranking) + 1) + offset)
+    shares = dict(zip(ranking, (share / share.sum()).tolist()))
     least = min(shares.values())
     return WordCounts(f'{name}, words by rank', words, lambda word: shares.get(word, least))
 
@@ -95,8 +95,8 @@ def rank_counts(
 def _listed(path):
     "Words of a file of vectors, in its order."
     import gzip
-    opened = gzip.open if path.suffix == '.gz' else open
-    with opened(path, 'rt', encoding='utf-8', errors='replace') as file:
+    opener = gzip.open if path.suffix == '.gz' else open
+    with opener(path, 'rt', encoding='utf-8', errors='replace') as file:
         return [line.split(' ', 1)[0] for line in file]
 
 def _references(corpus):

@@ -46,46 +46,47 @@ class Questions:
             if value < least: raise ValueError(f'{name} = {value}, expected at least {least}')
 
 # %% ../../nbs/39_statistics.report.ipynb #9f1d0153
-def _sample(corpus, domain, asked):
+def _sample(corpus, domain, questions):
     "Seeded rows of a domain, the same for all sides."
-    return corpus.sample(asked.n, seed=asked.seed, columns=list(asked.sides), where="coalesce(corpus, '') = $domain",
-                         params=dict(domain=domain))
+    return corpus.sample(questions.n, seed=questions.seed, columns=list(questions.sides),
+                         where="coalesce(corpus, '') = $domain", params=dict(domain=domain))
 
 def _texts(column): return [text for text in column if isinstance(text, str) and text.strip()]
 
 def describe_domain(
-    drawn:pd.DataFrame,         # Sampled rows, a column for each side
-    asked:Questions,            # What to compute
+    sample:pd.DataFrame,        # Sampled rows, a column for each side
+    questions:Questions,        # What to compute
     advance:Callable=lambda n: None, # Called with the number of sentences that are done
 ) -> pd.DataFrame:              # side, metric, value, low, high, n, protocol
     "Statistics of one domain."
     parts = {}
-    for side in asked.sides:
-        texts = _texts(drawn[side])
-        parts[side] = word_statistics(texts, asked.counts, asked.resamples, asked.seed)
-        advance(len(drawn))
-        some = texts[:asked.parsed]
-        if asked.parser and some: parts[side] += parse_statistics(some, asked.parser, 2, asked.resamples, asked.seed,
-                                                                  advance)
-    if {'reference', 'translation'} <= set(asked.sides):
-        pairs = drawn[['reference', 'translation']].dropna()
-        both = difference_statistics(pairs.reference.tolist(), pairs.translation.tolist(), asked.resamples, asked.seed)
+    for side in questions.sides:
+        texts = _texts(sample[side])
+        parts[side] = word_statistics(texts, questions.counts, questions.resamples, questions.seed)
+        advance(len(sample))
+        some = texts[:questions.parsed]
+        if questions.parser and some:
+            parts[side] += parse_statistics(some, questions.parser, 2, questions.resamples, questions.seed, advance)
+    if {'reference', 'translation'} <= set(questions.sides):
+        pairs = sample[['reference', 'translation']].dropna()
+        both = difference_statistics(pairs.reference.tolist(), pairs.translation.tolist(), questions.resamples,
+                                     questions.seed)
         parts['difference'] = both
     return statistics_frame(parts).rename(columns={'dataset': 'side'})
 
 # %% ../../nbs/39_statistics.report.ipynb #27c40b00
 def total_work(
-    corpus:Corpus,   # Pairs
-    asked:Questions, # What to compute
-) -> int:            # Sentences, those that are parsed once more
+    corpus:Corpus,       # Pairs
+    questions:Questions, # What to compute
+) -> int:                # Sentences, those that are parsed once more
     "How much a report has to do."
-    sizes = [min(size, asked.n) for size in domains_of(corpus).values()]
-    parsed = [min(size, asked.parsed) if asked.parser else 0 for size in sizes]
-    return len(asked.sides) * (sum(sizes) + sum(parsed))
+    sizes = [min(size, questions.n) for size in domains_of(corpus).values()]
+    parses = [min(size, questions.parsed) if questions.parser else 0 for size in sizes]
+    return len(questions.sides) * (sum(sizes) + sum(parses))
 
 def describe_corpus(
     corpus:Corpus,                   # Pairs
-    asked:Questions=Questions(),     # What to compute
+    questions:Questions=Questions(), # What to compute
     advance:Callable=lambda n: None, # Called with the number of sentences that are done
     stopping:Callable=lambda: False, # Asked before each domain; True ends the report there
 ) -> pd.DataFrame:                   # domain, side, metric, value, low, high, n, protocol
@@ -94,8 +95,8 @@ def describe_corpus(
     parts = []
     for domain in domains_of(corpus):
         if stopping(): break
-        found = describe_domain(_sample(corpus, domain, asked), asked, advance)
-        parts.append(found.assign(domain=domain)[['domain', *found]])
+        table = describe_domain(_sample(corpus, domain, questions), questions, advance)
+        parts.append(table.assign(domain=domain)[['domain', *table]])
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=['domain', 'side', 'metric'])
 
 # %% ../../nbs/39_statistics.report.ipynb #a07f9766

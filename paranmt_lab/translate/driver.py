@@ -79,23 +79,23 @@ def translate_corpus(
     s = s or settings()
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     key = engine if isinstance(engine, str) else ''
-    opened = open_model(key, s, 'Translator') if key else engine
+    model = open_model(key, s, 'Translator') if key else engine
     if not key: s, cluster = replace(s, workers=1), '' # an engine that has no name cannot be opened by other processes
     require_whole(bitext, readable=False)
     if not bitext.shards: raise ValueError(f'corpus {bitext.name!r} is empty; import a bitext into it first')
     if part_size < 1: raise ValueError(f'part_size = {part_size}, expected at least 1')
-    refuse_lacking(opened, decoding)
-    begun = Corpus.open(name, s).manifest('translate') if name in list_corpora(s) else {}
-    good, bad = readable(bitext, thorough=not begun or bool(begun.get('damaged')))
-    if not begun:
+    refuse_lacking(model, decoding)
+    manifest = Corpus.open(name, s).manifest('translate') if name in list_corpora(s) else {}
+    good, bad = readable(bitext, thorough=not manifest or bool(manifest.get('damaged')))
+    if not manifest:
         need_sources(bitext, sorted(good), side)
-        compare_languages(bitext, sorted(good), opened, side)
+        compare_languages(bitext, sorted(good), model, side)
     target = Corpus.create(name, s) # all is checked that can be refused
     with locked(target.folder):
-        job = Job(opened.identity, bitext.name, good, decoding, part_size, side)
+        job = Job(model.identity, bitext.name, good, decoding, part_size, side)
         facts = claim(target, job, bad)
         remove_unfinished(target.folder)
-        _translate(bitext, target, opened, key, job, facts, s, cluster, show)
+        _translate(bitext, target, model, key, job, facts, s, cluster, show)
     return target
 
 # %% ../../nbs/22_translate.driver.ipynb #45c5531f
@@ -106,8 +106,8 @@ def _translate(bitext, target, engine, name, job, facts, s, cluster, show):
     if missing or 'finished' not in facts: _renumber(bitext, cache, job, facts.get('late', []))
     with _counted(cache, facts.get('sources')) as n:
         todo = [p for p in range(-(-n // job.part_size)) if not part_path(cache, p).exists()] if missing else []
-        done = n - sum(min(job.part_size, n - p * job.part_size) for p in todo)
-        with Progress(n, 'sentences', target.folder, done=done, show=show) as progress:
+        count = n - sum(min(job.part_size, n - p * job.part_size) for p in todo)
+        with Progress(n, 'sentences', target.folder, done=count, show=show) as progress:
             if todo: translate_parts(engine, name, cache, job, todo, s, progress, cluster)
             bad = _write_shards(bitext, target, engine, job, missing, progress)
             if bad is None: return
@@ -164,7 +164,7 @@ def _account(bitext, target, n, progress):
 # %% ../../nbs/22_translate.driver.ipynb #69673431
 def workers_of(
     s:Settings,   # Settings
-    asked:int=0,  # Processes asked for; 0 leaves it to the settings
+    n:int=0,      # Processes asked for; 0 leaves it to the settings
 ) -> Settings:    # With as many workers
     "How many processes translate."
-    return replace(s, workers=asked or (1 if device_of(s, 'CTranslate2').startswith('cuda') else s.workers))
+    return replace(s, workers=n or (1 if device_of(s, 'CTranslate2').startswith('cuda') else s.workers))

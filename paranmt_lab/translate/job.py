@@ -62,11 +62,11 @@ def check_same(
                          'give the same, or another name')
 
 # %% ../../nbs/22_translate.job.ipynb #1de528ee
-def _begin(target, job, damaged):
+def _begin(target, job, damage):
     "Write the job into the manifest of a new corpus."
     if target.shards:
         raise ValueError(f'corpus {target.name!r} holds pairs that were not back-translated; choose another name')
-    facts = dict(job=job, damaged=damaged, late=[], command=typed_command(), started=provenance())
+    facts = dict(job=job, damaged=damage, late=[], command=typed_command(), started=provenance())
     target.write_manifest('translate', facts)
     return facts
 
@@ -74,17 +74,17 @@ def _begin(target, job, damaged):
 def claim(
     target:Corpus,       # Corpus to fill
     job:Job,             # The request, with the shards that can be read
-    damaged:dict[int, str], # Shards that cannot be read, and why
+    damage:dict[int, str], # Shards that cannot be read, and why
 ) -> dict:               # Manifest of the stage
     "Write the job into the manifest, or check that the one there is the same."
-    wanted, damaged = job.facts(), {str(k): v for k, v in damaged.items()}
-    facts = target.manifest('translate') or _begin(target, wanted, damaged)
-    begun, before = facts['job'], facts.get('damaged', {})
-    check_same(target.name, begun, wanted, damaged.keys() | before.keys())
-    if before == damaged: return facts
-    restored = {k: v for k, v in wanted['shards'].items() if k in before}
-    late = sorted(int(k) for k in before if k not in damaged and k not in begun['shards'])
-    facts |= dict(job=begun | dict(shards=begun['shards'] | restored), damaged=damaged)
+    request, damage = job.facts(), {str(k): v for k, v in damage.items()}
+    facts = target.manifest('translate') or _begin(target, request, damage)
+    record, before = facts['job'], facts.get('damaged', {})
+    check_same(target.name, record, request, damage.keys() | before.keys())
+    if before == damage: return facts
+    repairs = {k: v for k, v in request['shards'].items() if k in before}
+    late = sorted(int(k) for k in before if k not in damage and k not in record['shards'])
+    facts |= dict(job=record | dict(shards=record['shards'] | repairs), damaged=damage)
     facts['late'] = facts.get('late', []) + late
     target.write_manifest('translate', facts)
     return facts

@@ -94,14 +94,14 @@ def write_parts(
     with ThreadPoolExecutor(1) as disk:
         def _read(k):
             if k < len(todo): return disk.submit(sources_of_part, cache, todo[k], job.part_size)
-        written, ahead = None, _read(0)
+        future, ahead = None, _read(0)
         for k, part in enumerate(todo):
             if stopping(): break
             sources, ahead = ahead.result(), _read(k + 1)
             table = translate_part(engine, *sources, job.decoding, advance)
-            if written: written.result()
-            written = disk.submit(_store, cache, part, table)
-        if written: written.result()
+            if future: future.result()
+            future = disk.submit(_store, cache, part, table)
+        if future: future.result()
 
 # %% ../../nbs/22_translate.parts.ipynb #b8379178
 _engine = _reports = None
@@ -115,12 +115,12 @@ def _start_worker(name, s, reports=None):
 # %% ../../nbs/22_translate.parts.ipynb #4b5da391
 def _work(cache, part, job):
     "Translate a part in a worker; returns its progress, where none is reported before."
-    done = [(0, 0, 0)]
+    counts = [(0, 0, 0)]
     def report(*progress):
         if _reports: _reports.put(progress)
-        else: done.append(progress)
+        else: counts.append(progress)
     write_part(_engine, cache, part, job, report)
-    return tuple(map(sum, zip(*done)))
+    return tuple(map(sum, zip(*counts)))
 
 # %% ../../nbs/22_translate.parts.ipynb #cd804423
 def translate_parts(
@@ -134,10 +134,10 @@ def translate_parts(
     cluster:str='',       # `ray`, or nothing for this machine
 ):
     "Translate the parts that are not there yet."
-    advance = lambda sentences, pieces, halved: progress.advance(sentences, **_speed(progress, pieces, halved))
+    advance = lambda sentences, pieces, halvings: progress.advance(sentences, **_speed(progress, pieces, halvings))
     tasks, stopping = [(cache, part, job) for part in todo], lambda: progress.stopping
     if cluster == 'ray':
-        for done in in_ray(_start_worker, (name, s), _work, tasks, stopping): advance(*done)
+        for counts in in_ray(_start_worker, (name, s), _work, tasks, stopping): advance(*counts)
     elif s.workers == 1 or len(todo) == 1: write_parts(engine, cache, todo, job, advance, stopping)
     else:
         reports = get_context('spawn').SimpleQueue()
@@ -147,9 +147,9 @@ def translate_parts(
         for _ in in_processes(workers, _start_worker, (name, s, reports), _work, tasks, stopping, tick): tick()
 
 # %% ../../nbs/22_translate.parts.ipynb #23fb980a
-def _speed(progress, pieces, halved=0):
+def _speed(progress, pieces, halvings=0):
     "Figures beside the count of sentences."
     before, seconds = progress.figures, max(time.time() - progress.start, 1e-9)
-    pieces, halved = before.get('pieces', 0) + pieces, before.get('batches_halved', 0) + halved
+    pieces, halvings = before.get('pieces', 0) + pieces, before.get('batches_halved', 0) + halvings
     figures = dict(pieces=int(pieces), pieces_per_second=round(pieces / seconds, 1))
-    return figures | (dict(batches_halved=halved) if halved else {})
+    return figures | (dict(batches_halved=halvings) if halvings else {})

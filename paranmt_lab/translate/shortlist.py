@@ -132,12 +132,12 @@ def learn_candidates(
         if value < 1: raise ValueError(f'{name} = {value}, expected at least 1')
     whole = pairs[['source', 'reference']].dropna()
     once = whole.drop_duplicates()
-    drawn = once.sample(min(most, len(once)), random_state=0)
+    sample = once.sample(min(most, len(once)), random_state=0)
     spms = engine.pieces.source, engine.pieces.target
-    sides = [encode_side(drawn[column].tolist(), spm) for column, spm in zip(drawn, spms)]
+    sides = [encode_side(sample[column].tolist(), spm) for column, spm in zip(sample, spms)]
     rows = _short(sides, engine.pieces.longest)
     counts = dict(pairs=len(rows), lacking_a_side=len(pairs) - len(whole), doubled=len(whole) - len(once),
-                  not_drawn=len(once) - len(drawn), too_long=len(drawn) - len(rows))
+                  not_drawn=len(once) - len(sample), too_long=len(sample) - len(rows))
     if not len(rows):
         raise ValueError(f'no pair of a source and a reference to learn a shortlist from ({_in_words(counts)}); '
                          'name a bitext that has both, and leave fewer domains out')
