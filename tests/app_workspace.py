@@ -75,7 +75,7 @@ def back_translated(bitext: Corpus, s: Settings) -> Corpus:
 
 def evaluated(name: str, s: Settings):
     "A baseline as a run that has results and nothing else."
-    results = evaluate(BASELINES[name], graded=s.sample / 'graded.tsv', s=s)
+    results = evaluate(BASELINES[name], graded_file=s.sample / 'graded.tsv', s=s)
     record_results(Run.create(s.runs, name, dict(system=name)), name, results)
 
 

@@ -100,7 +100,7 @@ def test_wilson_covers():
 
 def test_a_grade_is_a_distribution_and_comes_back():
     grades = np.array([1, 1.3, 2.5, 4.9, 5])
-    y_nk = targets(grades, graded=True)
+    y_nk = targets(grades, ordinal=True)
     np.testing.assert_allclose(y_nk.sum(1), 1)
     np.testing.assert_allclose(y_nk @ np.arange(1, 6), grades)
 

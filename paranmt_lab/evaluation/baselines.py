@@ -70,11 +70,11 @@ class VectorAverage:
     ) -> np.ndarray:              # float64 [n, dim]
         "Weighted averages, without subtracting the common component."
         weight = lru_cache(None)(lambda word: self.a / (self.a + self.counts.share(word)) if self.counts else 1.)
-        made = np.zeros((len(sentences), self.vectors.shape[1]))
+        means = np.zeros((len(sentences), self.vectors.shape[1]))
         for k, text in enumerate(sentences):
             words = [word for word in tokenize(text) if word in self.rows]
-            if words: made[k] = [weight(w) for w in words] @ self.vectors[[self.rows[w] for w in words]] / len(words)
-        return made
+            if words: means[k] = [weight(w) for w in words] @ self.vectors[[self.rows[w] for w in words]] / len(words)
+        return means
 
     def similarity(self,
         first:Sequence[str],   # n sentences

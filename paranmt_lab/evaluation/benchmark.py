@@ -35,10 +35,10 @@ def measure_captions(
     "Measure a similarity on captions and on the rest."
     sets, rows = sts_sets(s.resources, ['STS-B']).set_index('dataset').path, []
     for split in ('dev', 'test'):
-        rated = rate_pairs(system.similarity, sets[split], ['genre']) if _has_genres(sets[split]) else None
+        pairs = rate_pairs(system.similarity, sets[split], ['genre']) if _has_genres(sets[split]) else None
         for part in PARTS:
-            measured = measure_pairs(_of_part(rated, part), f'STS-B {split} {part}')
-            rows += result_rows(measured, task='STS-B captions', dataset=f'{split} {part}', protocol=ONE_DATASET)
+            correlations = measure_pairs(_of_part(pairs, part), f'STS-B {split} {part}')
+            rows += result_rows(correlations, task='STS-B captions', dataset=f'{split} {part}', protocol=ONE_DATASET)
     return rows
 
 # %% ../../nbs/42_evaluation.benchmark.ipynb #053cb3c0
@@ -49,9 +49,9 @@ def grade_distribution(
 ) -> np.ndarray:       # float64 [n, 6], rows sum to 1 and have the grades as expectation
     "A grade as a distribution over its two neighbouring whole grades."
     below = np.minimum(np.floor(grades).astype(int), GRADES - 2)
-    share, made = grades - below, np.zeros((len(grades), GRADES))
-    made[np.arange(len(grades)), below], made[np.arange(len(grades)), below + 1] = 1 - share, share
-    return made
+    share, distribution = grades - below, np.zeros((len(grades), GRADES))
+    distribution[np.arange(len(grades)), below], distribution[np.arange(len(grades)), below + 1] = 1 - share, share
+    return distribution
 
 # %% ../../nbs/42_evaluation.benchmark.ipynb #e388b057
 def pair_features(
@@ -81,8 +81,8 @@ def fit_grades(
         gradient = np.concatenate([features.T @ gap + penalty * w[:-1], gap.sum(axis=0, keepdims=True)])
         return -float((targets * log_p).sum()) / n + penalty / 2 * (w[:-1] ** 2).sum(), gradient.ravel().astype(float)
 
-    found = minimize(loss, np.zeros((f + 1) * k), jac=True, method='L-BFGS-B', options=dict(maxiter=200))
-    return found.x.reshape(f + 1, k)
+    optimum = minimize(loss, np.zeros((f + 1) * k), jac=True, method='L-BFGS-B', options=dict(maxiter=200))
+    return optimum.x.reshape(f + 1, k)
 
 def expected_grades(
     features:np.ndarray, # float32 [n, f]
@@ -103,9 +103,9 @@ def _encoded(pairs, encode):
 def _fitted(train, tune):
     "Weights at the best penalty on the tuning pairs."
     targets = grade_distribution(train[1])
-    tried = [fit_grades(train[0], targets, penalty) for penalty in PENALTIES]
-    r = [np.corrcoef(expected_grades(tune[0], weights), tune[1])[0, 1] for weights in tried]
-    return tried[int(np.argmax(np.nan_to_num(r, nan=-1)))]
+    fits = [fit_grades(train[0], targets, penalty) for penalty in PENALTIES]
+    r = [np.corrcoef(expected_grades(tune[0], weights), tune[1])[0, 1] for weights in fits]
+    return fits[int(np.argmax(np.nan_to_num(r, nan=-1)))]
 
 def _graded(pairs, train, tune, encode):
     "Pairs with the grades predicted by a regression."
@@ -123,12 +123,12 @@ def measure_supervised(
     for part in ('', *PARTS):
         train, dev, test = (_of_part(sets[name], part) for name in ('train', 'dev', 'test'))
         able = train is not None and dev is not None
-        rated = dict(test=None, dev=None)
-        if able and test is not None: rated['test'] = _graded(test, train, dev, system.encode)
-        if able: rated['dev'] = _graded(dev, train[train.index % 10 > 0], train[train.index % 10 == 0], system.encode)
+        splits = dict(test=None, dev=None)
+        if able and test is not None: splits['test'] = _graded(test, train, dev, system.encode)
+        if able: splits['dev'] = _graded(dev, train[train.index % 10 > 0], train[train.index % 10 == 0], system.encode)
         protocols = dict(test='trained on train, tuned on dev',
                          dev='trained on nine tenths of train, tuned on the tenth')
-        for split, pairs in rated.items():
+        for split, pairs in splits.items():
             name = f'{split} {part}'.strip()
             rows += result_rows(measure_pairs(pairs, f'STS-B supervised {name}'), task='STS-B supervised', dataset=name,
                                 protocol=protocols[split])

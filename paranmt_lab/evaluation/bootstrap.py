@@ -49,8 +49,8 @@ def weighted_ranks(
     order = np.argsort(values, kind='stable')
     distinct, level = np.unique(values, return_inverse=True)
     starts = np.searchsorted(values[order], distinct)
-    drawn = np.add.reduceat(counts[:, order], starts, axis=1)
-    return (np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, level]
+    totals = np.add.reduceat(counts[:, order], starts, axis=1)
+    return (np.cumsum(totals, axis=1) - (totals - 1) / 2)[:, level]
 
 def weighted_spearman(
     counts:np.ndarray, # float64 [b, n], how often each pair counts in each of b resamples

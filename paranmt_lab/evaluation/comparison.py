@@ -23,9 +23,9 @@ def _columns(rows):
     "The column title of each row."
     year = rows.task.map({task: str(SETS[task][0]) for task in YEARLY})
     year = year.where(rows.protocol != WITHOUT_SMT, year + ' without SMT')
-    named = rows.dataset.where(rows.dataset != '')
-    several = named.groupby(rows.task).transform('nunique') > 1
-    other = rows.task.where(~several | named.isna(), rows.task + ' ' + rows.dataset)
+    dataset = rows.dataset.where(rows.dataset != '')
+    several = dataset.groupby(rows.task).transform('nunique') > 1
+    other = rows.task.where(~several | dataset.isna(), rows.task + ' ' + rows.dataset)
     return year.where((rows.dataset == MEAN) & year.notna(), other)
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #d600e195
@@ -96,8 +96,8 @@ def unavailable(
     names = []
     for task, sets in rows.groupby('task', sort=False):
         absent = sets.dataset[sets.status == NOT_AVAILABLE].tolist()
-        named = [f'{task} {name}' for name in absent if (task, name) != ('STS13', SMT)]
-        names += [task] if len(absent) == len(sets) else named
+        labels = [f'{task} {name}' for name in absent if (task, name) != ('STS13', SMT)]
+        names += [task] if len(absent) == len(sets) else labels
     return names
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #c2b13b28
@@ -113,19 +113,19 @@ def _figures_table(results):
     "Every figure as Markdown."
     facts = ['task', 'dataset', 'n', 'status']
     table = pivot_results(results, facts, 'metric')
-    measured = pivot_results(results.assign(value=1.), facts, 'metric').notna()  # tasks differ in their metrics
+    has_value = pivot_results(results.assign(value=1.), facts, 'metric').notna()  # tasks differ in their metrics
     metrics = [c for c in table if c not in facts]
-    figures = [table[m].astype(object).where(measured[m], '') for m in metrics]
+    figures = [table[m].astype(object).where(has_value[m], '') for m in metrics]
     note = table.status.where(table.status != 'ok', '')
     columns = [table.task, table.dataset, table.n.astype(int).tolist(), *figures, note]
     return markdown_table(['task', 'data set', 'n', *metrics, 'note'], zip(*columns))
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #d9072276
-def _origin(measured):
+def _origin(rows):
     "The metrics, with date and commit of the measurement."
-    titles = ' and '.join(METRICS.get(metric, metric) for metric in measured.metric.unique())
-    commits = ', '.join(sorted(set(measured.commit)))
-    return f'{titles}, times 100. Measured {measured.date.max()[:10]} by commit {commits}.'
+    titles = ' and '.join(METRICS.get(metric, metric) for metric in rows.metric.unique())
+    commits = ', '.join(sorted(set(rows.commit)))
+    return f'{titles}, times 100. Measured {rows.date.max()[:10]} by commit {commits}.'
 
 # %% ../../nbs/44_evaluation.comparison.ipynb #c978ba7a
 def card_figures(
@@ -134,10 +134,10 @@ def card_figures(
     "The figures of a system for its model card."
     results, years = of_datasets(results), results
     absent = results.status == NOT_AVAILABLE
-    measured = results[~absent & (results.metric != '')]
-    parts = [_origin(measured)] if len(measured) else []
+    rows = results[~absent & (results.metric != '')]
+    parts = [_origin(rows)] if len(rows) else []
     if results.task.isin(YEARLY).any(): parts.append(_means_table(years))
-    if len(measured): parts.append(_figures_table(measured))
+    if len(rows): parts.append(_figures_table(rows))
     names = [f'{r.task} {r.dataset}' for r in results[absent].drop_duplicates(['task', 'dataset']).itertuples()]
     if names: parts.append(f"Not available in this evaluation: {', '.join(names)}.")
     return '\n\n'.join(parts) or 'Not measured.'

@@ -42,8 +42,8 @@ def _of_batch(index, batch, threshold):
     "Best coefficients of test sentences in a batch of pairs, and test sentences that meet in one pair."
     sides = [look_up(index, batch[side], threshold) for side in ('reference', 'translation')]
     best = pd.concat(sides).groupby('sentence').agg(jaccard=('jaccard', 'max'), exact=('exact', 'max')).reset_index()
-    met = sides[0].merge(sides[1], on='row')[['sentence_x', 'sentence_y']].drop_duplicates()
-    return best, met.set_axis(['first', 'second'], axis=1)
+    meetings = sides[0].merge(sides[1], on='row')[['sentence_x', 'sentence_y']].drop_duplicates()
+    return best, meetings.set_axis(['first', 'second'], axis=1)
 
 def find_overlap(
     batches:Iterable[pa.Table],    # Training pairs: reference, translation
@@ -53,24 +53,24 @@ def find_overlap(
 ) -> pd.DataFrame:                 # task, dataset, pair, jaccard1, jaccard2 (0: none), exact1, exact2, together
     "Search training pairs for test sentences."
     codes, sentences = pd.factorize(pd.concat([tests.sentence1, tests.sentence2]))
-    index, found, met = overlap_index(sentences), [], []
+    index, matches, meetings = overlap_index(sentences), [], []
     for batch in batches:
         best, together = _of_batch(index, batch, threshold)
-        found.append(best)
-        met.append(together)
+        matches.append(best)
+        meetings.append(together)
         advance(len(batch))
-    return _by_pair(tests, codes.reshape(2, -1), found, met)
+    return _by_pair(tests, codes.reshape(2, -1), matches, meetings)
 
 # %% ../../nbs/43_evaluation.contamination.ipynb #76d4bc9f
-def _by_pair(tests, codes, found, met):
+def _by_pair(tests, codes, matches, meetings):
     "Results of sentences by test pair; codes are the sentences of both sides, [2, n]."
     jaccard, exact = np.zeros(codes.max(initial=-1) + 1), np.zeros(codes.max(initial=-1) + 1, bool)
-    for best in found:
+    for best in matches:
         np.maximum.at(jaccard, best.sentence, best.jaccard)
         np.logical_or.at(exact, best.sentence, best.exact)
-    pairs = pd.concat(met) if met else pd.DataFrame(columns=['first', 'second'])
-    seen = {*zip(pairs['first'], pairs['second']), *zip(pairs['second'], pairs['first'])}
-    together = [pair in seen for pair in zip(*codes)]
+    pairs = pd.concat(meetings) if meetings else pd.DataFrame(columns=['first', 'second'])
+    couples = {*zip(pairs['first'], pairs['second']), *zip(pairs['second'], pairs['first'])}
+    together = [pair in couples for pair in zip(*codes)]
     return tests[['task', 'dataset', 'pair']].assign(
         jaccard1=jaccard[codes[0]], jaccard2=jaccard[codes[1]], exact1=exact[codes[0]], exact2=exact[codes[1]],
         together=np.array(together, bool))
@@ -121,13 +121,13 @@ def check_contamination(
     tests, made_from = all_test_pairs(s), _made_from(corpus, selection, s, threshold)
     codes, sentences = pd.factorize(pd.concat([tests.sentence1, tests.sentence2]))
     index, folder = overlap_index(sentences), corpus.folder / 'cache/contamination' / fingerprint(made_from)
-    found, met = [], []
+    matches, meetings = [], []
     with Progress(corpus.rows, 'pairs', show=show) as progress:
         for k, batch in enumerate(selected_batches(corpus, selection)):
             parts = _stored(folder, k, lambda batch=batch: _of_batch(index, batch, threshold))
-            for parts_of, part in zip((found, met), parts): parts_of.append(part)
+            for parts_of, part in zip((matches, meetings), parts): parts_of.append(part)
             progress.advance(len(batch))
-    overlap, path = _by_pair(tests, codes.reshape(2, -1), found, met), _record(corpus, selection)
+    overlap, path = _by_pair(tests, codes.reshape(2, -1), matches, meetings), _record(corpus, selection)
     with atomic(path) as part: overlap.to_parquet(part, index=False)
     write_json(path.with_suffix('.json'), dict(made_from=made_from, **provenance()))
     return overlap
@@ -155,12 +155,12 @@ def clean_figures(
     s:Settings,            # Where the test sets are
 ) -> list[dict]:           # Rows of results, for sets with contaminated pairs: on all pairs, and on the others
     "Measure a system with and without contaminated pairs."
-    rows, seen = [], contaminated(overlap)
-    touched = overlap[seen].groupby(['task', 'dataset'], sort=False).pair.apply(set)
-    for (task, dataset), numbers in touched.items():
+    rows, is_seen = [], contaminated(overlap)
+    by_set = overlap[is_seen].groupby(['task', 'dataset'], sort=False).pair.apply(set)
+    for (task, dataset), numbers in by_set.items():
         path = sts_sets(s.resources, [task]).set_index('dataset').path[dataset]
-        rated = rate_pairs(similarity, path)
-        parts = {'all pairs': rated, WITHOUT_SEEN: rated[~rated.index.isin(numbers)]}
+        pairs = rate_pairs(similarity, path)
+        parts = {'all pairs': pairs, WITHOUT_SEEN: pairs[~pairs.index.isin(numbers)]}
         rows += [row for protocol, part in parts.items()
                  for row in result_rows(measure_pairs(part, f'{task} {dataset}'), task=task, dataset=dataset,
                                         protocol=protocol)]
@@ -174,17 +174,17 @@ def clean_rows(
     source:str,            # Name of the training set
 ) -> list[dict]:           # Rows of results, for every set of a task with contaminated pairs, and means over a task
     "Measure a system without contaminated pairs, on all sets of the tasks that have some."
-    rows, seen = [], contaminated(overlap)
+    rows, is_seen = [], contaminated(overlap)
     for task, of in overlap.groupby('task', sort=False):
-        if not seen[of.index].any(): continue
-        paths, measured = sts_sets(s.resources, [task]).set_index('dataset').path, []
+        if not is_seen[of.index].any(): continue
+        paths, figures = sts_sets(s.resources, [task]).set_index('dataset').path, []
         facts = dict(task=f'{task} clean', protocol=f'{WITHOUT_SEEN} of {source}')
         for dataset, part in of.groupby('dataset', sort=False):
-            rated = rate_pairs(similarity, paths[dataset])
-            left = rated[~rated.index.isin(part.pair[seen[part.index]])]
-            measured += result_rows(measure_pairs(left, f'{task} {dataset}'), dataset=dataset, **facts)
-        rows += measured
-        if of.dataset.nunique() > 1: rows += [facts | row for row in _plain_means(measured)]
+            pairs = rate_pairs(similarity, paths[dataset])
+            rest = pairs[~pairs.index.isin(part.pair[is_seen[part.index]])]
+            figures += result_rows(measure_pairs(rest, f'{task} {dataset}'), dataset=dataset, **facts)
+        rows += figures
+        if of.dataset.nunique() > 1: rows += [facts | row for row in _plain_means(figures)]
     return rows
 
 def _plain_means(rows):

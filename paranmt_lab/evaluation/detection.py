@@ -78,8 +78,8 @@ def _scores(weights_bk, kinds_ks):
     "Accuracy and F1 of weighted kinds of pairs, b samples and s seeds: two arrays [b, s]."
     label, answer = kinds_ks[:, :1], kinds_ks[:, 1:]
     right, hits, claims = (weights_bk @ (part + 0.) for part in (label == answer, label * answer, answer))
-    claimed = claims + weights_bk @ (label + 0.)
-    f1 = np.divide(2 * hits, claimed, out=np.zeros_like(hits), where=claimed > 0)
+    denominator = claims + weights_bk @ (label + 0.)
+    f1 = np.divide(2 * hits, denominator, out=np.zeros_like(hits), where=denominator > 0)
     return right / weights_bk.sum(1, keepdims=True), f1
 
 # %% ../../nbs/42_evaluation.detection.ipynb #089f265b
@@ -89,9 +89,9 @@ def detection_figures(
 ) -> dict[str, dict]:       # `accuracy` and `f1`, each with value, low, high and spread
     "Accuracy and F1, mean over seeds, with bootstrap intervals and the standard deviation over seeds."
     kinds, counts = np.unique(np.column_stack([labels, answers]).astype(int), axis=0, return_counts=True)
-    drawn = np.random.default_rng(0).multinomial(len(labels), counts / len(labels), RESAMPLES)
+    resamples = np.random.default_rng(0).multinomial(len(labels), counts / len(labels), RESAMPLES)
     figures = {}
-    for name, whole, samples in zip(('accuracy', 'f1'), _scores(counts[None], kinds), _scores(drawn, kinds)):
+    for name, whole, samples in zip(('accuracy', 'f1'), _scores(counts[None], kinds), _scores(resamples, kinds)):
         low, high = np.percentile(samples.mean(1), [2.5, 97.5])
         spread = float(whole.std(ddof=1)) if whole.size > 1 else np.nan
         figures[name] = dict(value=float(whole.mean()), low=float(low), high=float(high), spread=spread)
@@ -138,17 +138,17 @@ def _parts(n_train, n_test):
 # %% ../../nbs/42_evaluation.detection.ipynb #ee57a411
 def _answers(x, labels, parts):
     "Predictions [n] or [n, seeds] of classifier, threshold and majority for the test rows; -1 for the others."
-    found = dict(detector=np.full((len(x), len(SEEDS)), -1), threshold=np.full((len(x), 1), -1),
+    answers = dict(detector=np.full((len(x), len(SEEDS)), -1), threshold=np.full((len(x), 1), -1),
                  majority=np.full((len(x), 1), -1))
     cosines = pair_cosines(x)
     for train, test in parts:
         scale = float(x[train].std()) or 1.
         for k, seed in enumerate(SEEDS):
             detector = fit_detector(x[train] / scale, labels[train], seed)
-            found['detector'][test, k] = detector.predict(x[test] / scale)
-        found['threshold'][test, 0] = cosines[test] >= best_threshold(cosines[train], labels[train])
-        found['majority'][test, 0] = labels[train].mean() >= .5
-    return found
+            answers['detector'][test, k] = detector.predict(x[test] / scale)
+        answers['threshold'][test, 0] = cosines[test] >= best_threshold(cosines[train], labels[train])
+        answers['majority'][test, 0] = labels[train].mean() >= .5
+    return answers
 
 # %% ../../nbs/42_evaluation.detection.ipynb #a1c61bec
 _METRICS = {'detector': '', 'threshold': ', threshold', 'majority': ', majority'}
@@ -180,8 +180,8 @@ def measure_set(
         status = f'undefined: {(labels == few[0]).sum()} pairs are {kind}, too few to learn from'
         return [facts | dict(metric='accuracy', n=len(test), status=status)]
     answers = _answers(concatenated(encode, pd.concat([train, test], ignore_index=True)), labels, parts)
-    judged = np.sort(np.concatenate([rows for _, rows in parts]))
-    figures = _figure_rows(labels[judged], {way: found[judged] for way, found in answers.items()})
+    test_rows = np.sort(np.concatenate([rows for _, rows in parts]))
+    figures = _figure_rows(labels[test_rows], {way: values[test_rows] for way, values in answers.items()})
     return [facts | dict(n=len(test)) | row for row in figures]
 
 # %% ../../nbs/42_evaluation.detection.ipynb #a47a204f

@@ -40,9 +40,9 @@ def compare_similarities(
     unit:np.ndarray|None=None, # int64 [n], number of the distinct pair of each row; None: all are distinct
 ) -> Williams:          # t and the two-sided p, on the distinct pairs
     "Williams' test on a data set."
-    kept = slice(None) if unit is None else np.unique(unit, return_index=True)[1]
-    r = np.corrcoef(np.stack([grades, first, second])[:, kept])
-    return williams(r[0, 1], r[0, 2], r[1, 2], len(grades[kept]))
+    rows = slice(None) if unit is None else np.unique(unit, return_index=True)[1]
+    r = np.corrcoef(np.stack([grades, first, second])[:, rows])
+    return williams(r[0, 1], r[0, 2], r[1, 2], len(grades[rows]))
 
 # %% ../../nbs/40_evaluation.difference.ipynb #88f6ebee
 class Difference(NamedTuple):

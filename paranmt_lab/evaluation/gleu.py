@@ -26,8 +26,8 @@ def gleu_counts(
     counts = [len(h), len(r)]
     for n in range(1, ORDER + 1):
         s_grams, h_grams, r_grams = _grams(s, n), _grams(h, n), _grams(r, n)
-        uncorrected = Counter({gram: count for gram, count in s_grams.items() if gram not in r_grams})
-        right = (h_grams & r_grams).total() - (h_grams & uncorrected).total()
+        errors = Counter({gram: count for gram, count in s_grams.items() if gram not in r_grams})
+        right = (h_grams & r_grams).total() - (h_grams & errors).total()
         counts += [max(right, 0), max(len(h) + 1 - n, 0)]
     return counts
 
@@ -39,8 +39,8 @@ def gleu_of_counts(
     c, right, every = np.asarray(counts, float), counts[..., 2::2], counts[..., 3::2]
     with np.errstate(divide='ignore', invalid='ignore'):
         precision = np.exp(np.log(right / every).mean(-1))
-        found = np.exp(np.minimum(0, 1 - c[..., 1] / c[..., 0])) * precision
-    return np.where((right > 0).all(-1), found, 0.)
+        scores = np.exp(np.minimum(0, 1 - c[..., 1] / c[..., 0])) * precision
+    return np.where((right > 0).all(-1), scores, 0.)
 
 def gleu(
     sources:Sequence[str],          # n sentences to correct

@@ -30,8 +30,8 @@ def _header(line, path, columns):
     "Number of fields and positions of the columns."
     names = line.split('\t')
     if missing := [c for c in columns if c not in names]:
-        expected = f"expected a header with {', '.join(columns)}"
-        raise GradedFileError(f"{path}:1: no column {', '.join(missing)}; {expected}, found {names[:9]}")
+        hint = f"expected a header with {', '.join(columns)}"
+        raise GradedFileError(f"{path}:1: no column {', '.join(missing)}; {hint}, found {names[:9]}")
     return len(names), [names.index(c) for c in columns]
 
 # %% ../../nbs/41_evaluation.graded.ipynb #7202096f
@@ -149,28 +149,28 @@ class Measured(NamedTuple):
 ABSENT = Measured(0, NOT_AVAILABLE, {}, {})
 
 def measure_pairs(
-    rated:pd.DataFrame|None,  # sentence1, sentence2, score, similarity; None for an absent data set
+    pairs:pd.DataFrame|None,  # sentence1, sentence2, score, similarity; None for an absent data set
     seed_text:str,            # Text from which the random seed is derived, such as `STS17 en-en`
 ) -> Measured:                # Both correlations
     "Measure rated pairs."
-    if rated is None: return ABSENT
-    found = correlate(rated.score, rated.similarity)
-    if found['status'] != 'ok': return Measured(len(rated), found['status'], {}, {})
-    sides = rated.score.to_numpy(np.float64), rated.similarity.to_numpy(np.float64)
-    draws = resample(*sides, distinct_pairs(rated), zlib.crc32(seed_text.encode()))
-    return Measured(len(rated), 'ok', {metric: found[metric] for metric in METRICS}, draws)
+    if pairs is None: return ABSENT
+    correlations = correlate(pairs.score, pairs.similarity)
+    if correlations['status'] != 'ok': return Measured(len(pairs), correlations['status'], {}, {})
+    sides = pairs.score.to_numpy(np.float64), pairs.similarity.to_numpy(np.float64)
+    draws = resample(*sides, distinct_pairs(pairs), zlib.crc32(seed_text.encode()))
+    return Measured(len(pairs), 'ok', {metric: correlations[metric] for metric in METRICS}, draws)
 
 # %% ../../nbs/41_evaluation.graded.ipynb #50cd221c
 def result_rows(
-    measured:Measured,  # Correlations with their resamples
-    **facts,            # Task, data set and protocol
-) -> list[dict]:        # A row for each correlation, with its interval
+    correlations:Measured, # With their resamples
+    **facts,               # Task, data set and protocol
+) -> list[dict]:           # A row for each correlation, with its interval
     "Rows of results."
     rows = []
     for metric in METRICS:
-        value = measured.values.get(metric, np.nan)
-        low, high = interval(measured.draws.get(metric, np.empty(0)), value)
-        figure = dict(metric=metric, value=value, low=low, high=high, n=measured.n, status=measured.status)
+        value = correlations.values.get(metric, np.nan)
+        low, high = interval(correlations.draws.get(metric, np.empty(0)), value)
+        figure = dict(metric=metric, value=value, low=low, high=high, n=correlations.n, status=correlations.status)
         rows.append(facts | figure)
     return rows
 
@@ -182,8 +182,8 @@ def measure_graded(
     dataset:str,          # Data set of its results
 ) -> list[dict]:          # A row for each correlation
     "Measure a similarity on a file of graded pairs."
-    measured = measure_pairs(rate_pairs(similarity, path), f'{task} {dataset}')
-    return result_rows(measured, task=task, dataset=dataset, protocol=ONE_DATASET)
+    correlations = measure_pairs(rate_pairs(similarity, path), f'{task} {dataset}')
+    return result_rows(correlations, task=task, dataset=dataset, protocol=ONE_DATASET)
 
 # %% ../../nbs/41_evaluation.graded.ipynb #bdf31b01
 def token_overlap(

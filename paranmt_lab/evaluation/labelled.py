@@ -20,9 +20,9 @@ class LabelledFileError(ValueError):
 
 def _lines(path):
     "Number and text of each line of a plain or bzip2 file."
-    number, opened = 0, bz2.open if Path(path).suffix == '.bz2' else open
+    number, opener = 0, bz2.open if Path(path).suffix == '.bz2' else open
     try:
-        with opened(path, 'rb') as file:
+        with opener(path, 'rb') as file:
             for number, raw in enumerate(file, 1):
                 text = raw.decode('utf-8-sig' if number == 1 else 'utf-8')
                 yield number, text.removesuffix('\n').removesuffix('\r')
@@ -40,12 +40,12 @@ def _rows(path, names):
             raise LabelledFileError(f"{path}:{number}: {len(fields)} fields, expected {', '.join(names)}")
         yield f'{path}:{number}', dict(zip(names, fields))
 
-def _headed(path, expected):
+def _headed(path, columns):
     "The same for a file with a header."
     lines = _lines(path)
     _, header = next(lines, (1, ''))
     names = header.split('\t')
-    if lacking := [name for name in expected if name not in names]:
+    if lacking := [name for name in columns if name not in names]:
         raise LabelledFileError(f"{path}:1: no column {', '.join(lacking)}; found {', '.join(names[:9]) or 'nothing'}")
     for number, line in lines:
         fields = line.split('\t')
@@ -62,8 +62,8 @@ def _labelled(rows, judge):
     pairs = [(fields['sentence1'], fields['sentence2'], *judge(fields, where)) for where, fields in rows]
     return pd.DataFrame(pairs, columns=COLUMNS).astype(dict(label='float64', grade='float64', flags='str'))
 
-def _refused(where, name, text, expected):
-    return LabelledFileError(f'{where}: {name} {text[:40]!r}, expected {expected}')
+def _refused(where, name, text, form):
+    return LabelledFileError(f'{where}: {name} {text[:40]!r}, expected {form}')
 
 def _yes_or_no(fields, where):
     "Label, grade and flags of a row of MRPC or PIT-2015."
@@ -82,10 +82,10 @@ def read_yes_or_no(
 # %% ../../nbs/42_evaluation.labelled.ipynb #5ef1060b
 def _turku(fields, where):
     "Label, grade and flags of a row of Turku."
-    found = re.fullmatch('([1-3])()|(4)([<>is]*)', fields['label'])
-    if not found: raise _refused(where, 'label', fields['label'], '1 to 4, a 4 perhaps with the flags < > i s')
-    grade = float(found[1] or found[3])
-    return float(grade >= 3), grade, found[2] or found[4] or ''
+    match = re.fullmatch('([1-3])()|(4)([<>is]*)', fields['label'])
+    if not match: raise _refused(where, 'label', fields['label'], '1 to 4, a 4 perhaps with the flags < > i s')
+    grade = float(match[1] or match[3])
+    return float(grade >= 3), grade, match[2] or match[4] or ''
 
 def read_turku(
     path:Path,        # Text with a header: sentence1, sentence2, label
@@ -129,5 +129,5 @@ def read_opusparcus_train(
 ) -> pd.DataFrame:        # id, sentence1, sentence2, pmi, expected_count, languages, edit_distance, rank from 1
     "Read the best-ranked pairs of an Opusparcus training file."
     rows = islice(_rows(path, list(_TRAIN)), best)
-    ranked = [_ranked(rank, where, fields) for rank, (where, fields) in enumerate(rows, 1)]
-    return pd.DataFrame(ranked, columns=[*_TRAIN, 'rank'])
+    pairs = [_ranked(rank, where, fields) for rank, (where, fields) in enumerate(rows, 1)]
+    return pd.DataFrame(pairs, columns=[*_TRAIN, 'rank'])

@@ -129,53 +129,53 @@ def _find(gram, slots, grams):
     return -1
 
 @text_loop
-def _candidates(rare, postings, offsets, seen, touched):
-    "Write the sentences that contain one of some grams into `touched`; return their number."
-    found = 0
+def _candidates(rare, postings, offsets, is_candidate, candidates):
+    "Write the sentences that contain one of some grams into `candidates`; return their number."
+    count = 0
     for gram in rare:
         for at in range(offsets[gram], offsets[gram + 1]):
             sentence = postings[at]
-            if not seen[sentence]: seen[sentence] = True; touched[found] = sentence; found += 1
-    return found
+            if not is_candidate[sentence]: is_candidate[sentence] = True; candidates[count] = sentence; count += 1
+    return count
 
 @text_loop
-def _shared(known, members, start, end):
+def _shared(numbers, members, start, end):
     "Number of grams in both of two ascending lists."
-    k, at, shared = 0, start, 0
-    while k < len(known) and at < end:
-        if known[k] == members[at]: shared += 1; k += 1; at += 1
-        elif known[k] < members[at]: k += 1
+    k, at, common = 0, start, 0
+    while k < len(numbers) and at < end:
+        if numbers[k] == members[at]: common += 1; k += 1; at += 1
+        elif numbers[k] < members[at]: k += 1
         else: at += 1
-    return shared
+    return common
 
 # %% ../../nbs/40_evaluation.overlap.ipynb #8ffe986e
 @text_loop
 def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bounds, whole, threshold):
     "Rows, sentences, Jaccard coefficients and whether whole texts are equal, for all that reach the threshold."
     rows, sentences, values, equal = [0][:0], [np.int32(0)][:0], [0.][:0], [False][:0]
-    seen, touched = np.zeros(len(whole), np.bool_), np.empty(len(whole), np.int32)
+    is_candidate, candidates = np.zeros(len(whole), np.bool_), np.empty(len(whole), np.int32)
     longest = 0
     for s in range(len(starts) - 1): longest = max(longest, starts[s + 1] - starts[s])
     plain, own = np.empty(longest + 1, np.uint32), np.empty(longest + 1, np.uint64)
-    known = np.empty(longest + 1, np.int32)
+    numbers = np.empty(longest + 1, np.int32)
     for s in range(len(starts) - 1):
         length = _plain(points, starts[s], starts[s + 1], kinds, plain)
         if length == 0: continue
         size, n = _grams(plain, length, own), 0
         for k in range(size):
             gram = _find(own[k], slots, grams)
-            if gram >= 0: known[n] = gram; n += 1
+            if gram >= 0: numbers[n] = gram; n += 1
         least = int(np.ceil(threshold * size - 1e-9))
         if n < least: continue
-        frequency = (offsets[known[:n] + 1] - offsets[known[:n]])
-        rare = known[:n][np.argsort(frequency)[:n - least + 1]]
-        for k in range(_candidates(rare, postings, offsets, seen, touched)):
-            sentence = touched[k]
-            seen[sentence] = False
+        frequency = (offsets[numbers[:n] + 1] - offsets[numbers[:n]])
+        rare = numbers[:n][np.argsort(frequency)[:n - least + 1]]
+        for k in range(_candidates(rare, postings, offsets, is_candidate, candidates)):
+            sentence = candidates[k]
+            is_candidate[sentence] = False
             other = bounds[sentence + 1] - bounds[sentence]
             if min(size, other) < threshold * max(size, other) - 1e-9: continue
-            shared = _shared(known[:n], members, bounds[sentence], bounds[sentence + 1])
-            jaccard = shared / (size + other - shared)
+            common = _shared(numbers[:n], members, bounds[sentence], bounds[sentence + 1])
+            jaccard = common / (size + other - common)
             if jaccard >= threshold:
                 rows.append(s); sentences.append(sentence); values.append(jaccard)
                 equal.append(whole[sentence] == _hash(plain, 0, length))
@@ -192,6 +192,6 @@ def look_up(
     "Find near duplicates of the indexed sentences among some texts."
     if not 0 < threshold <= 1: raise ValueError(f'threshold {threshold}, expected a number above 0, up to 1')
     column = character_column(texts if isinstance(texts, (pa.Array, pa.ChunkedArray)) else pa.array(list(texts)))
-    found = _look_up(column.points, column.starts, kinds(), *index, threshold)
-    return pd.DataFrame({'row': np.array(found[0], np.int64), 'sentence': np.array(found[1], np.int64),
-                         'jaccard': np.array(found[2], np.float64), 'exact': np.array(found[3], bool)})
+    matches = _look_up(column.points, column.starts, kinds(), *index, threshold)
+    return pd.DataFrame({'row': np.array(matches[0], np.int64), 'sentence': np.array(matches[1], np.int64),
+                         'jaccard': np.array(matches[2], np.float64), 'exact': np.array(matches[3], bool)})

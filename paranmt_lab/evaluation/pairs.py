@@ -22,10 +22,10 @@ def predicted_grades(
 ) -> np.ndarray:         # float64 [n], in the unit of the grades; the mean grade where all similarities are equal
     "Grades on the line that fits them best (least squares)."
     grades, similar = np.asarray(grades, np.float64), np.asarray(similar, np.float64)
-    centred = similar - similar.mean()
-    spread = centred @ centred
-    slope = centred @ (grades - grades.mean()) / spread if spread > 0 else 0.
-    return grades.mean() + slope * centred
+    deviation = similar - similar.mean()
+    spread = deviation @ deviation
+    slope = deviation @ (grades - grades.mean()) / spread if spread > 0 else 0.
+    return grades.mean() + slope * deviation
 
 # %% ../../nbs/45_evaluation.pairs.ipynb #c046a9c0
 def grade_errors(
@@ -35,8 +35,8 @@ def grade_errors(
     "Measure each pair of a file."
     pairs = read_graded(path).rename(columns={'score': 'grade'})
     similar = np.asarray(similarity(pairs.sentence1.tolist(), pairs.sentence2.tolist()), np.float64)
-    predicted = predicted_grades(pairs.grade, similar)
-    return pairs.assign(similarity=similar, predicted=predicted, error=predicted - pairs.grade)
+    prediction = predicted_grades(pairs.grade, similar)
+    return pairs.assign(similarity=similar, predicted=prediction, error=prediction - pairs.grade)
 
 # %% ../../nbs/45_evaluation.pairs.ipynb #6fa7996d
 def set_names(

@@ -33,21 +33,21 @@ def _row(task, dataset, parts, metric, p=None, test='paired bootstrap'):
     return dict(task=task, dataset=dataset, n=parts[0].n, first=a, second=b, difference=a - b, low=draws.low,
                 high=draws.high, p=draws.p if p is None else p, test=test)
 
-def _on_dataset(task, dataset, rated, metric):
+def _on_dataset(task, dataset, frames, metric):
     "The comparison on one data set, and the correlations of both systems."
-    parts = [measure_pairs(pairs, f'{task} {dataset}') for pairs in rated]
-    first, second = rated
+    parts = [measure_pairs(pairs, f'{task} {dataset}') for pairs in frames]
+    first, second = frames
     if metric != 'pearson' or any(part.status != 'ok' for part in parts) or first.score.nunique() < 2:
         return _row(task, dataset, parts, metric), parts
     test = compare_similarities(first.score, first.similarity, second.similarity, distinct_pairs(first))
     return _row(task, dataset, parts, metric, test.p, 'Williams'), parts
 
 # %% ../../nbs/43_evaluation.pairwise.ipynb #7dda2577
-def _year(task, measured, metric):
+def _year(task, sets, metric):
     "The comparison of a year's means; 2013 is without SMT if that is absent."
-    kept = {name: parts for name, parts in measured.items() if name != SMT or parts[0].n}
-    means = [mean_of({name: parts[k] for name, parts in kept.items()}) for k in range(2)]
-    protocol = PLAIN_MEAN if len(kept) == len(measured) else WITHOUT_SMT
+    rest = {name: parts for name, parts in sets.items() if name != SMT or parts[0].n}
+    means = [mean_of({name: parts[k] for name, parts in rest.items()}) for k in range(2)]
+    protocol = PLAIN_MEAN if len(rest) == len(sets) else WITHOUT_SMT
     return _row(task, MEAN, means, metric, test=f'paired bootstrap, {protocol}'), means
 
 def compare_systems(
@@ -61,16 +61,16 @@ def compare_systems(
     if metric not in METRICS: raise ValueError(f"metric {metric!r}, expected {' or '.join(METRICS)}")
     rows, years = [], {}
     for task in tasks:
-        measured = {}
+        sets = {}
         for d in sts_sets(resources, [task]).itertuples():
             if not d.available:
-                measured[d.dataset] = [measure_pairs(None, '')] * 2
+                sets[d.dataset] = [measure_pairs(None, '')] * 2
                 continue
-            rated = [rate_pairs(system, d.path) for system in (first, second)]
-            row, measured[d.dataset] = _on_dataset(task, d.dataset, rated, metric)
+            frames = [rate_pairs(system, d.path) for system in (first, second)]
+            row, sets[d.dataset] = _on_dataset(task, d.dataset, frames, metric)
             rows.append(row)
-        if task in YEARLY and len(measured) > 1:
-            row, means = _year(task, measured, metric)
+        if task in YEARLY and len(sets) > 1:
+            row, means = _year(task, sets, metric)
             if means[0].status == 'ok': rows.append(row); years[task] = means
     return pd.DataFrame(rows + _over_years(years, metric), columns=list(COLUMNS))
 

@@ -26,7 +26,7 @@ def result_run(
     s:Settings, # Settings
 ) -> Run:       # Its own run, or a new one for its results
     "The run of an encoder's results."
-    if found := run_of(name, s): return Run(found)
+    if folder := run_of(name, s): return Run(folder)
     own = identity_of(name, s)['name']
     return Run.create(s.runs, own, dict(name=own, kind='evaluation'))
 
@@ -39,8 +39,8 @@ def pending_tasks(
     results, marks = run.folder / 'results.parquet', run.folder / 'measured.json'
     if not results.exists() or not marks.exists(): return list(tasks)
     rows, made_by = read_results(results), read_json(marks)
-    done = {task for task, of in rows.groupby('task') if (of.status == 'ok').any()}
-    return [task for task in tasks if task not in done or made_by.get(task) != fingerprint(identity)]
+    ready = {task for task, of in rows.groupby('task') if (of.status == 'ok').any()}
+    return [task for task in tasks if task not in ready or made_by.get(task) != fingerprint(identity)]
 
 # %% ../../nbs/44_evaluation.pending.ipynb #eec04f22
 @lru_cache(1)
@@ -60,7 +60,7 @@ def _in_turn(name, tasks, s, mark, workers) -> Iterator[tuple[str, pd.DataFrame]
         return
     with worker_pool(min(workers, len(tasks)), _one_thread) as pool:
         running = {pool.submit(_measured, name, task, s, mark): task for task in tasks}
-        for done in as_completed(running): yield running[done], done.result()
+        for future in as_completed(running): yield running[future], future.result()
 
 # %% ../../nbs/44_evaluation.pending.ipynb #26d4c7d1
 def measure_pending(
@@ -78,5 +78,5 @@ def measure_pending(
     for task, results in _in_turn(full_name(name), pending_tasks(run, identity, tasks), s, mark, workers):
         record_results(run, system, results)
         write_json(marks, (read_json(marks) if marks.exists() else {}) | {task: mark})
-    stored = read_results(run.folder / 'results.parquet')
-    return stored[stored.task.isin(tasks)].reset_index(drop=True)
+    rows = read_results(run.folder / 'results.parquet')
+    return rows[rows.task.isin(tasks)].reset_index(drop=True)

@@ -66,17 +66,17 @@ def read_results(
     "Read a file of results."
     frame = pd.read_parquet(path)
     wide = 'pearson' in frame
-    expected = _WIDE + _CORRELATIONS if wide else list(COLUMNS)
-    if lacking := [c for c in expected if c not in frame]:
+    columns = _WIDE + _CORRELATIONS if wide else list(COLUMNS)
+    if lacking := [c for c in columns if c not in frame]:
         raise ValueError(f"{path}: results that lack the columns {', '.join(lacking)}; evaluate the system again")
     return _from_wide(frame) if wide else frame[list(COLUMNS)].astype(_TYPES)
 
 # %% ../../nbs/40_evaluation.results.ipynb #62fe6ca9
 def _lost_tasks(before, new):
     "Tasks of which a data set was measured before and is not available now."
-    measured = before.loc[before.status == 'ok', ['task', 'dataset']]
+    sets = before.loc[before.status == 'ok', ['task', 'dataset']]
     absent = new.loc[new.status == NOT_AVAILABLE, ['task', 'dataset']]
-    return set(measured.merge(absent).task)
+    return set(sets.merge(absent).task)
 
 # %% ../../nbs/40_evaluation.results.ipynb #bb347855
 def merge_results(
@@ -95,10 +95,10 @@ def record_results(
     results:pd.DataFrame,  # Its results
 ) -> pd.DataFrame:         # The results with system, run, date and commit
     "Write results into the run's `results.parquet`; earlier ones of other tasks and data sets stay."
-    made, path = provenance(), run.folder / 'results.parquet'
-    results = results.assign(system=system, run=run.name, date=made['date'], commit=made['commit'])
-    merged = merge_results(read_results(path), results) if path.exists() else results
-    with atomic(path) as part: merged.to_parquet(part, index=False)
+    origin, path = provenance(), run.folder / 'results.parquet'
+    results = results.assign(system=system, run=run.name, date=origin['date'], commit=origin['commit'])
+    table = merge_results(read_results(path), results) if path.exists() else results
+    with atomic(path) as part: table.to_parquet(part, index=False)
     return results
 
 # %% ../../nbs/40_evaluation.results.ipynb #142c89c3
@@ -128,9 +128,9 @@ def main_figures(
     results:pd.DataFrame,  # Results
 ) -> pd.DataFrame:         # Rows of each task's first metric
     "The rows that represent a task in a table with one figure for each task."
-    named = results.metric.where(results.metric != '') # a row for an impossible task has no metric
-    first = named.groupby(results.task, sort=False).transform('first')
-    return results[named.isna() | (named == first)]
+    metric = results.metric.where(results.metric != '') # a row for an impossible task has no metric
+    first = metric.groupby(results.task, sort=False).transform('first')
+    return results[metric.isna() | (metric == first)]
 
 # %% ../../nbs/40_evaluation.results.ipynb #27b2bff3
 def pivot_results(

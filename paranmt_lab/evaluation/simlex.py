@@ -71,12 +71,12 @@ def measure_simlex(
     scores = np.asarray(word_similarity(pairs.word1.tolist(), pairs.word2.tolist()), float)
     if len(scores) != len(pairs):
         raise ValueError(f'{len(scores)} similarities for {len(pairs)} pairs of {path}; expected one each')
-    seen, grades = ~np.isnan(scores), pairs.SimLex999.to_numpy()
-    whole, part = spearman(grades, np.where(seen, scores, 0)), spearman(grades[seen], scores[seen])
+    is_seen, grades = ~np.isnan(scores), pairs.SimLex999.to_numpy()
+    whole, part = spearman(grades, np.where(is_seen, scores, 0)), spearman(grades[is_seen], scores[is_seen])
     facts = dict(task=task, metric='spearman')
     return [facts | dict(dataset=ALL_PAIRS, protocol=UNSEEN_0) | whole,
             facts | dict(dataset=SEEN_PAIRS, protocol=SEEN_ONLY) | part,
-            dict(task=task, dataset=ALL_PAIRS, metric='coverage', value=float(seen.mean()), n=len(pairs),
+            dict(task=task, dataset=ALL_PAIRS, metric='coverage', value=float(is_seen.mean()), n=len(pairs),
                  protocol='share of pairs that the system has')]
 
 # %% ../../nbs/42_evaluation.simlex.ipynb #1fdee1eb

@@ -59,10 +59,10 @@ SMT = 'SMT'
 def _status(statuses):
     "`ok`, or the reason why a figure over several data sets is missing; statuses by data set."
     missing = [name for name, status in statuses.items() if status == NOT_AVAILABLE]
-    undefined = [name for name, status in statuses.items() if status.startswith('undefined')]
+    failures = [name for name, status in statuses.items() if status.startswith('undefined')]
     if len(missing) == len(statuses): return NOT_AVAILABLE
     if missing: return f"lacks {', '.join(missing)}"
-    return f"undefined on {', '.join(undefined)}" if undefined else 'ok'
+    return f"undefined on {', '.join(failures)}" if failures else 'ok'
 
 def mean_of(
     parts:Mapping[str, Measured], # Data set to its correlations
@@ -78,16 +78,16 @@ def mean_of(
 
 # %% ../../nbs/42_evaluation.sts.ipynb #9b8c121f
 def year_figures(
-    rated:Mapping[str, pd.DataFrame|None], # Data set to its rated pairs; None for an absent set
+    pairs:Mapping[str, pd.DataFrame|None], # Data set to its rated pairs; None for an absent set
     parts:Mapping[str, Measured],          # Data set to its correlations
     task:str,                              # The year's task
 ) -> dict[str, Measured]:                  # Data set of `FIGURES` to a year's figure
     "The figures of a year by the three protocols."
-    kept = {name: part for name, part in parts.items() if name != SMT}
-    status = _status({name: part.status for name, part in kept.items()})
-    if status == 'ok': together = measure_pairs(pd.concat([rated[name] for name in kept]), f'{task} all pairs')
-    else: together = Measured(sum(part.n for part in kept.values()), status, {}, {})
-    figures = {MEAN: mean_of(parts), 'mean without SMT': mean_of(kept), 'weighted mean': mean_of(kept, by_size=True),
+    rest = {name: part for name, part in parts.items() if name != SMT}
+    status = _status({name: part.status for name, part in rest.items()})
+    if status == 'ok': together = measure_pairs(pd.concat([pairs[name] for name in rest]), f'{task} all pairs')
+    else: together = Measured(sum(part.n for part in rest.values()), status, {}, {})
+    figures = {MEAN: mean_of(parts), 'mean without SMT': mean_of(rest), 'weighted mean': mean_of(rest, by_size=True),
                'all pairs': together}
     return figures if SMT in parts else {name: figure for name, figure in figures.items() if name != 'mean without SMT'}
 
@@ -98,12 +98,12 @@ def measure_sts(
     task:str,             # Task of `SETS`
 ) -> list[dict]:          # Rows of results, two for each data set and each protocol
     "Measure a similarity on the data sets of a task."
-    rated = {d.dataset: rate_pairs(similarity, d.path) for d in sts_sets(resources, [task]).itertuples()}
-    parts = {name: measure_pairs(pairs, f'{task} {name}') for name, pairs in rated.items()}
+    sets = {d.dataset: rate_pairs(similarity, d.path) for d in sts_sets(resources, [task]).itertuples()}
+    parts = {name: measure_pairs(pairs, f'{task} {name}') for name, pairs in sets.items()}
     rows = [row for name, part in parts.items()
             for row in result_rows(part, task=task, dataset=name, protocol=ONE_DATASET)]
     if task not in YEARLY or len(parts) == 1: return rows
-    return rows + [row for name, part in year_figures(rated, parts, task).items()
+    return rows + [row for name, part in year_figures(sets, parts, task).items()
                    for row in result_rows(part, task=task, dataset=name, protocol=FIGURES[name])]
 
 # %% ../../nbs/42_evaluation.sts.ipynb #a31cfbd9
@@ -129,17 +129,17 @@ def protocol_table(
 # %% ../../nbs/42_evaluation.sts.ipynb #90d243a4
 def _mean_of(rows):
     "Mean over a task's data sets, its protocol, and a status that names missing sets."
-    kept = rows[rows.dataset != SMT] if rows.status[rows.dataset == SMT].eq(NOT_AVAILABLE).any() else rows
+    part = rows[rows.dataset != SMT] if rows.status[rows.dataset == SMT].eq(NOT_AVAILABLE).any() else rows
     protocol, status = PLAIN_MEAN, _status(dict(zip(rows.dataset, rows.status)))
-    if len(kept) < len(rows) and (kept.status != NOT_AVAILABLE).all():
-        protocol, status = WITHOUT_SMT, _status(dict(zip(kept.dataset, kept.status)))
-    return dict(protocol=protocol, status=status) | (dict(value=kept.value.mean()) if status == 'ok' else {})
+    if len(part) < len(rows) and (part.status != NOT_AVAILABLE).all():
+        protocol, status = WITHOUT_SMT, _status(dict(zip(part.dataset, part.status)))
+    return dict(protocol=protocol, status=status) | (dict(value=part.value.mean()) if status == 'ok' else {})
 
 def _ends(figures, sets, protocol):
     "The interval of a mean, if the evaluation computed one; for a single set, that of the set."
-    stored = sets if len(sets) == 1 else figures[figures.protocol == protocol]
-    stored = stored[stored.low.notna()]
-    return dict(low=stored.low.iloc[0], high=stored.high.iloc[0]) if len(stored) else {}
+    means = sets if len(sets) == 1 else figures[figures.protocol == protocol]
+    means = means[means.low.notna()]
+    return dict(low=means.low.iloc[0], high=means.high.iloc[0]) if len(means) else {}
 
 # %% ../../nbs/42_evaluation.sts.ipynb #c3f4110f
 def yearly_means(
@@ -170,8 +170,8 @@ def mean_of_2017(
 ) -> dict:                 # value (NaN if a set is missing), n, protocol, status
     "The main figure of `backtranslation`."
     rows = results[results.metric == metric].set_index(['task', 'dataset'])
-    found = {place: rows.loc[place] for place in TASKS_OF_2017 if place in rows.index}
-    statuses = {' '.join(place): found[place].status if place in found else NOT_AVAILABLE for place in TASKS_OF_2017}
+    sets = {place: rows.loc[place] for place in TASKS_OF_2017 if place in rows.index}
+    statuses = {' '.join(place): sets[place].status if place in sets else NOT_AVAILABLE for place in TASKS_OF_2017}
     status = _status(statuses)
-    value = float(np.mean([row.value for row in found.values()])) if status == 'ok' else np.nan
-    return dict(value=value, n=int(sum(row.n for row in found.values())), protocol=MEAN_OF_22, status=status)
+    value = float(np.mean([row.value for row in sets.values()])) if status == 'ok' else np.nan
+    return dict(value=value, n=int(sum(row.n for row in sets.values())), protocol=MEAN_OF_22, status=status)

@@ -71,8 +71,8 @@ def keep_measured(
     **origin,             # Columns that all rows share: config, command, machine, seeds
 ) -> Path:                # The file
     "Store the figures of an experiment."
-    made = provenance()
-    facts = dict(run=table, date=made['date'], commit=made['commit'], status='ok') | origin
+    record = provenance()
+    facts = dict(run=table, date=record['date'], commit=record['commit'], status='ok') | origin
     new = measured_frame(rows.assign(**facts).to_dict('records'))
     new['status'] = new.status.where(new.value.notna() | new.status.str.startswith(NOT_AVAILABLE), NOT_AVAILABLE)
     before, cell = measured(table, folder), [*_CELL, 'protocol']
@@ -112,15 +112,15 @@ def joined_table(
     rest = paper[~both].rename(columns={'value': 'value_paper'})
     rows = pd.concat([rows, rest], ignore_index=True)
     factors = np.array([unit_of(metric)[0] for metric in rows.metric], float)
-    shown = dict(ours='value', low='low', high='high', paper='value_paper')
-    figures = {name: rows[column].astype(float) * factors for name, column in shown.items()}
+    columns = dict(ours='value', low='low', high='high', paper='value_paper')
+    figures = {name: rows[column].astype(float) * factors for name, column in columns.items()}
     facts = rows[[*_CELL, 'protocol', 'counterpart', 'n']].assign(**figures)
     return facts.assign(difference=facts.ours - facts.paper, counterpart=facts.counterpart.fillna(''))
 
 # %% ../../nbs/44_evaluation.tables.ipynb #b722f445
-def _number(value, metric, signed=False, absent=''):
+def _number(value, metric, with_sign=False, absent=''):
     if value != value: return absent
-    return f"{value:{'+' if signed else ''}.{unit_of(metric)[1]}f}"
+    return f"{value:{'+' if with_sign else ''}.{unit_of(metric)[1]}f}"
 
 def _ours(row):
     "Our figure with its interval."
@@ -130,12 +130,12 @@ def _ours(row):
 
 # %% ../../nbs/44_evaluation.tables.ipynb #0c764c88
 def readable_table(
-    joined:pd.DataFrame, # From `joined_table`
+    table:pd.DataFrame,  # From `joined_table`
 ) -> pd.DataFrame:       # Texts: description of the figure, ours, paper, difference
     "A table with rounded figures and intervals."
-    rows = list(joined.itertuples())
-    paper = joined.counterpart.where(joined.counterpart != '', '')
-    facts = joined[['task', 'dataset', 'system', *SYSTEM_COLUMNS, 'metric', 'protocol']]
+    rows = list(table.itertuples())
+    paper = table.counterpart.where(table.counterpart != '', '')
+    facts = table[['task', 'dataset', 'system', *SYSTEM_COLUMNS, 'metric', 'protocol']]
     facts = facts.astype('object').where(facts.notna(), '').assign(**{'compared with': paper})
     facts = facts[[c for c in facts if (facts[c] != '').any()]]
     return facts.assign(ours=[_ours(r) for r in rows], paper=[_number(r.paper, r.metric) for r in rows],
@@ -158,13 +158,13 @@ def latex_table(
 FORMATS = 'text', 'markdown', 'latex', 'csv'
 
 def formatted_table(
-    joined:pd.DataFrame, # From `joined_table`
+    table:pd.DataFrame,  # From `joined_table`
     form:str,            # `text`, `markdown`, `latex` or `csv`
 ) -> str:                # The table
     "A table in one of the formats."
     if form not in FORMATS: raise ValueError(f"no format {form!r}; there are {', '.join(FORMATS)}")
-    if form == 'csv': return joined.to_csv(index=False)
-    frame = readable_table(joined)
+    if form == 'csv': return table.to_csv(index=False)
+    frame = readable_table(table)
     if form == 'latex': return latex_table(frame) + '\n'
     if form == 'markdown': return markdown_table(list(frame), frame.astype('str').itertuples(index=False)) + '\n'
     return frame.to_string(index=False) + '\n'

@@ -84,13 +84,13 @@ def _groups_of(suites):
     "The groups of some suites."
     if unknown := [name for name in suites if name not in (*SUITES, 'all')]:
         raise ValueError(f"unknown suites {unknown}; known are {', '.join(SUITES)}, all")
-    wanted = SUITES if 'all' in suites else suites
-    return [group for suite in wanted for group in SUITES[suite]]
+    names = SUITES if 'all' in suites else suites
+    return [group for suite in names for group in SUITES[suite]]
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #0c32bcc1
 def choose_tasks(
     names:Sequence[str]|None=None,  # Names of `TASKS`; None, and no suites: the group STS, the years 2012 to 2017
-    graded:Path|None=None,          # Your own file of graded pairs
+    graded_file:Path|None=None,     # Your own file of graded pairs
     suites:Sequence[str]=(),        # Names of `SUITES`, or `all`, whose tasks are added
 ) -> list[Task]:                    # Tasks in the order of their names, then those of the suites, each once
     "Tasks by name and by suite."
@@ -98,7 +98,7 @@ def choose_tasks(
     if unknown := [name for name in names if name not in TASKS]:
         raise ValueError(f"unknown tasks {unknown}; known are {', '.join(TASKS)}")
     names = dict.fromkeys([*names, *_of_groups(_groups_of(suites))])
-    return [TASKS[name] for name in names] + ([graded_task(Path(graded))] if graded else [])
+    return [TASKS[name] for name in names] + ([graded_task(Path(graded_file))] if graded_file else [])
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #b7f9575d
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def _rows(task, system, s):
 def evaluate(
     system:object,                  # An encoder, a `Baseline`, or any object with the abilities the tasks need
     tasks:Sequence[str]|None=None,  # Names of `TASKS`; None, and no suites: the years 2012 to 2017 of STS
-    graded:Path|None=None,          # Your own file of graded pairs, added as task `graded`
+    graded_file:Path|None=None,     # Your own file of graded pairs, added as task `graded`
     s:Settings|None=None,           # Settings; None reads them
     suites:Sequence[str]=(),        # Names of `SUITES`, or `all`
 ) -> pd.DataFrame:                  # Results, one row for each figure
     "Measure a system on tasks."
     s = s or settings()
-    return results_frame(row for task in choose_tasks(tasks, graded, suites) for row in _rows(task, system, s))
+    return results_frame(row for task in choose_tasks(tasks, graded_file, suites) for row in _rows(task, system, s))
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #f59cec38
 def sample_of(
@@ -157,13 +157,13 @@ def evaluate_run(
     run:Run,                        # A run that has an encoder
     s:Settings|None=None,           # Where the sets are
     tasks:Sequence[str]|None=None,  # Tasks; None, and no suites: STS 2012 to 2017
-    graded:Path|None=None,          # Further file of graded pairs; None: the sample's
+    graded_file:Path|None=None,     # Further file of graded pairs; None: the sample's
     suites:Sequence[str]=(),        # Names of `SUITES`, or `all`
 ) -> pd.DataFrame:                  # Results with system, run, date and commit
     "Evaluate a run's encoder, and write the figures into `results.parquet`."
     s = s or settings()
     encoder = open_model(str(run.folder / 'encoder'), s, 'SentenceEncoder')
-    return record_results(run, encoder.model, evaluate(encoder, tasks, graded or sample_of(s), s, suites))
+    return record_results(run, encoder.model, evaluate(encoder, tasks, graded_file or sample_of(s), s, suites))
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #04e32b60
 def development_set(

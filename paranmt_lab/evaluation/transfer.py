@@ -41,21 +41,21 @@ GRADES = np.arange(1, 6)  # of SICK-R
 
 def targets(
     label_n:np.ndarray,  # [n] classes, or grades from 1 to 5
-    graded:bool=False,   # Whether they are grades
+    ordinal:bool=False,  # Whether they are grades
 ) -> np.ndarray:         # [n, 1] for two classes, otherwise [n, k]
     "Targets of the regressions."
-    if graded: return np.clip(1 - np.abs(np.asarray(label_n, float)[:, None] - GRADES), 0, 1)
+    if ordinal: return np.clip(1 - np.abs(np.asarray(label_n, float)[:, None] - GRADES), 0, 1)
     classes = np.unique(label_n)
     return (np.asarray(label_n)[:, None] == (classes[1:] if len(classes) == 2 else classes)).astype(float)
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #5cf90a51
 def predictions(
     logits_nk:np.ndarray, # [n, k] logits
-    graded:bool=False,    # Whether grades are predicted
+    ordinal:bool=False,   # Whether grades are predicted
 ) -> np.ndarray:          # [n] numbers of classes, or grades
     "Predicted classes or grades."
     if logits_nk.shape[1] == 1: return (logits_nk[:, 0] > 0).astype(int)
-    if not graded: return logits_nk.argmax(1)
+    if not ordinal: return logits_nk.argmax(1)
     p_nk = np.exp(logits_nk - logits_nk.max(1, keepdims=True))
     return p_nk @ GRADES / p_nk.sum(1)
 
@@ -63,24 +63,24 @@ def predictions(
 GRIDS = {'folds': 2. ** np.arange(-2, 4), 'cross': 2. ** np.arange(-1, 6), 'split': 2. ** np.arange(-2, 4)}
 _BLOCK = 5e7  # largest number of logits at a time
 
-def _accuracy(truth, predicted): return float((truth == predicted).mean())
+def _accuracy(truth, prediction): return float((truth == prediction).mean())
 
-def _pearson(truth, predicted):
+def _pearson(truth, prediction):
     "Pearson's correlation, 0 if it is undefined."
-    return float(np.corrcoef(truth, predicted)[0, 1]) if np.ptp(predicted) else 0.
+    return float(np.corrcoef(truth, prediction)[0, 1]) if np.ptp(prediction) else 0.
 
-def _decide(axes, y_nk, truth_n, choice, grid, graded):
+def _decide(axes, y_nk, truth_n, choice, grid, ordinal):
     "Predictions for the test rows of a choice, and the chosen C."
     per = choice.trains_np.shape[1] + 1
     mask_nf = np.tile(np.hstack([choice.trains_np, choice.final_n[:, None]]), len(grid))
     logits_nfk = fit_regressions(axes, y_nk, mask_nf, np.repeat(grid, per))
-    score, scores = _pearson if graded else _accuracy, []
+    score, scores = _pearson if ordinal else _accuracy, []
     for i in range(len(grid)):
         rows = [choice.validates_np[:, p] for p in range(per - 1)]
-        found = [predictions(logits_nfk[r, i * per + p], graded) for p, r in enumerate(rows)]
-        scores.append(round(100 * np.mean([score(truth_n[r], f) for r, f in zip(rows, found)]), 2))
+        answers = [predictions(logits_nfk[r, i * per + p], ordinal) for p, r in enumerate(rows)]
+        scores.append(round(100 * np.mean([score(truth_n[r], f) for r, f in zip(rows, answers)]), 2))
     best = int(np.argmax(scores))
-    return predictions(logits_nfk[choice.tests_n, (best + 1) * per - 1], graded), float(grid[best])
+    return predictions(logits_nfk[choice.tests_n, (best + 1) * per - 1], ordinal), float(grid[best])
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #0e60612e
 class Transfer(NamedTuple):
@@ -99,19 +99,19 @@ def predict_transfer(
 ) -> Transfer:              # Truth and predictions
     "Train and test the classifiers of a task."
     examples = task_examples(task, tuple(files), folder)
-    graded = task.label == 'score'
-    label_n = examples[task.label].to_numpy(float if graded else str)
+    ordinal = task.label == 'score'
+    label_n = examples[task.label].to_numpy(float if ordinal else str)
     classes, number_n = np.unique(label_n, return_inverse=True)
-    truth_n = label_n if graded else number_n
-    axes, y_nk = principal_axes(task_features(encode, examples)), targets(label_n, graded)
+    truth_n = label_n if ordinal else number_n
+    axes, y_nk = principal_axes(task_features(encode, examples)), targets(label_n, ordinal)
     decisions = choices(number_n, examples.part.to_numpy(), seed)
     grid = GRIDS[{1: 'folds', 2: 'cross', 3: 'split'}[len(files)]]
-    predicted_n, chosen = np.zeros(len(truth_n)), []
+    predicted_n, constants = np.zeros(len(truth_n)), []
     for choice in decisions:
-        predicted_n[choice.tests_n], c = _decide(axes, y_nk, truth_n, choice, grid, graded)
-        chosen.append(c)
+        predicted_n[choice.tests_n], c = _decide(axes, y_nk, truth_n, choice, grid, ordinal)
+        constants.append(c)
     tested_n = np.any([choice.tests_n for choice in decisions], axis=0)
-    return Transfer(truth_n[tested_n], predicted_n[tested_n], chosen, () if graded else tuple(map(str, classes)))
+    return Transfer(truth_n[tested_n], predicted_n[tested_n], constants, () if ordinal else tuple(map(str, classes)))
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #42e6243d
 def wilson(
@@ -130,30 +130,30 @@ SAMPLES = 1000  # bootstrap samples
 def _bootstrap(measure, truth_n, predicted_n, seed):
     "Percentiles of a metric over bootstrap samples of the examples."
     rng, n = np.random.default_rng(seed), len(truth_n)
-    found = [measure(truth_n[i], predicted_n[i]) for i in (rng.integers(0, n, n) for _ in range(SAMPLES))]
-    return tuple(np.percentile(found, [2.5, 97.5]))
+    values = [measure(truth_n[i], predicted_n[i]) for i in (rng.integers(0, n, n) for _ in range(SAMPLES))]
+    return tuple(np.percentile(values, [2.5, 97.5]))
 
-def _f1(truth, predicted):
+def _f1(truth, prediction):
     "Harmonic mean of precision and recall of class 1."
-    both = ((truth == 1) & (predicted == 1)).sum()
-    return float(2 * both / max((truth == 1).sum() + (predicted == 1).sum(), 1))
+    both = ((truth == 1) & (prediction == 1)).sum()
+    return float(2 * both / max((truth == 1).sum() + (prediction == 1).sum(), 1))
 
-def _spearman(truth, predicted): return _pearson(*(pd.Series(x).rank().to_numpy() for x in (truth, predicted)))
+def _spearman(truth, prediction): return _pearson(*(pd.Series(x).rank().to_numpy() for x in (truth, prediction)))
 
 # %% ../../nbs/42_evaluation.transfer.ipynb #b8eb4369
 METRICS_OF = {'SICK-R': {'pearson': _pearson, 'spearman': _spearman}, 'MRPC': {'accuracy': _accuracy, 'f1': _f1}}
 
 def transfer_figures(
-    name:str,        # Task
-    found:Transfer,  # Its predictions
-    seed:int=SEED,   # Random seed of the bootstrap
-) -> list[dict]:     # metric, value, low, high, n
+    name:str,          # Task
+    transfer:Transfer, # Its predictions
+    seed:int=SEED,     # Random seed of the bootstrap
+) -> list[dict]:       # metric, value, low, high, n
     "The figures of a task; the first one is that of the paper's table."
-    rows, truth, predicted = [], found.truth_n, found.predicted_n
+    rows, truth, prediction = [], transfer.truth_n, transfer.predicted_n
     for metric, measure in METRICS_OF.get(name, {'accuracy': _accuracy}).items():
-        right = int((truth == predicted).sum())
-        interval = wilson(right, len(truth)) if metric == 'accuracy' else _bootstrap(measure, truth, predicted, seed)
-        rows.append(dict(metric=metric, value=measure(truth, predicted), low=interval[0], high=interval[1],
+        right = int((truth == prediction).sum())
+        interval = wilson(right, len(truth)) if metric == 'accuracy' else _bootstrap(measure, truth, prediction, seed)
+        rows.append(dict(metric=metric, value=measure(truth, prediction), low=interval[0], high=interval[1],
                          n=len(truth)))
     return rows
 

@@ -22,9 +22,9 @@ def principal_axes(
 ) -> Axes:            # The same features, centred and rotated
     "Rotate features so that their products are diagonal."
     x_nd = torch.from_numpy(np.ascontiguousarray(x_nd, np.float32))
-    centred = x_nd - x_nd.mean(0)
-    power_d, axes_dd = torch.linalg.eigh((centred.T @ centred).double())
-    return Axes(centred @ axes_dd.float(), power_d.clamp(min=0).float())
+    deviation_nd = x_nd - x_nd.mean(0)
+    power_d, axes_dd = torch.linalg.eigh((deviation_nd.T @ deviation_nd).double())
+    return Axes(deviation_nd @ axes_dd.float(), power_d.clamp(min=0).float())
 
 # %% ../../nbs/42_evaluation.transfer_regression.ipynb #948815e9
 def _probabilities(logits_nfk):
@@ -59,13 +59,13 @@ def _step(at, gradient, scale_dfk, scale_b):
     gradient_w, gradient_b = gradient(at.left, at.at_w, at.at_b)
     step_w, step_b = gradient_w * scale_dfk[:, at.left], gradient_b * scale_b
     w, b = at.at_w - step_w, at.at_b - step_b
-    moved_w, moved_b = w - at.w, b - at.b
-    against = (step_w * moved_w).sum((0, 2)) + (step_b * moved_b).sum(1) > 0
+    change_w, change_b = w - at.w, b - at.b
+    against = (step_w * change_w).sum((0, 2)) + (step_b * change_b).sum(1) > 0
     t = torch.where(against, 1., at.t)
-    grown = (1 + torch.sqrt(1 + 4 * t * t)) / 2
-    momentum = torch.where(against, 0., (t - 1) / grown)[:, None]
-    moved = _largest(moved_w, moved_b) / _largest(w, b).clamp(min=1e-6)
-    return _Descent(at.left, w, b, w + momentum * moved_w, b + momentum * moved_b, grown), moved
+    next_t = (1 + torch.sqrt(1 + 4 * t * t)) / 2
+    momentum = torch.where(against, 0., (t - 1) / next_t)[:, None]
+    change = _largest(change_w, change_b) / _largest(w, b).clamp(min=1e-6)
+    return _Descent(at.left, w, b, w + momentum * change_w, b + momentum * change_b, next_t), change
 
 # %% ../../nbs/42_evaluation.transfer_regression.ipynb #de42685e
 def _descend(gradient, scale_dfk, scale_b, tolerance):
@@ -75,11 +75,11 @@ def _descend(gradient, scale_dfk, scale_b, tolerance):
     at = _Descent(torch.arange(f), w, b, w, b, torch.ones(f))
     w, b = w.clone(), b.clone()
     for step in range(MOST_STEPS):
-        at, moved = _step(at, gradient, scale_dfk, scale_b)
-        done = moved <= tolerance if step + 1 < MOST_STEPS else torch.ones_like(moved, dtype=torch.bool)
-        if not done.any(): continue
-        w[:, at.left[done]], b[at.left[done]] = at.w[:, done], at.b[done]
-        rest = ~done
+        at, change = _step(at, gradient, scale_dfk, scale_b)
+        is_converged = change <= tolerance if step + 1 < MOST_STEPS else torch.ones_like(change, dtype=torch.bool)
+        if not is_converged.any(): continue
+        w[:, at.left[is_converged]], b[at.left[is_converged]] = at.w[:, is_converged], at.b[is_converged]
+        rest = ~is_converged
         at = _Descent(at.left[rest], at.w[:, rest], at.b[rest], at.at_w[:, rest], at.at_b[rest], at.t[rest])
         if not len(at.left): break
     return w, b

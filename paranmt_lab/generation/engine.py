@@ -105,12 +105,12 @@ def _tensor(self:GeneratorEngine, rows):
     return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.network.pad).to(self.device)
 
 @patch
-def _hypothesis(self:GeneratorEngine, found):
+def _hypothesis(self:GeneratorEngine, sequence):
     "A sequence of pieces as text."
-    text = self.pieces.source.decode([i for i in found.pieces if i != EOS])
-    ended = found.pieces[-1:] == (EOS,)
-    return Hypothesis(text, found.log_probability, len(found.pieces),
-                      flagged('' if text.strip() else 'empty', '' if ended else 'unfinished'))
+    text = self.pieces.source.decode([i for i in sequence.pieces if i != EOS])
+    has_end = sequence.pieces[-1:] == (EOS,)
+    return Hypothesis(text, sequence.log_probability, len(sequence.pieces),
+                      flagged('' if text.strip() else 'empty', '' if has_end else 'unfinished'))
 
 @patch
 @torch.inference_mode()
@@ -123,7 +123,7 @@ def _batch(self:GeneratorEngine, rows, d, *guides):
         seeds = [seed_of(d.seed, row) for row in rows]
         lists = draw_samples(self.network, reading, limits, d, EOS, seeds, self.device)
     else: lists = beam_search(self.network, reading, limits, d, EOS, self.device)
-    return [[self._hypothesis(found) for found in of_one] for of_one in lists]
+    return [[self._hypothesis(sequence) for sequence in of_one] for of_one in lists]
 
 @patch
 def translate(self:GeneratorEngine,
@@ -145,14 +145,14 @@ def rewritten(self:GeneratorEngine,
     refuse_lacking(self, decoding)
     cut = [self.pieces.cut(text) for text in sources]
     parts = [(i, r) for i, (of_source, _) in enumerate(cut) for r in range(len(of_source))]
-    rows_of, found = {(i, r): cut[i][0][r] for i, r in parts}, {}
+    rows_of, hypotheses = {(i, r): cut[i][0][r] for i, r in parts}, {}
     order = sorted(parts, key=lambda p: (-len(rows_of[p]), rows_of[p]))
     if advance and (empty := sum(not of_source for of_source, _ in cut)): advance(empty, 0, 0)
     width = decoding.n_best if decoding.method == 'sample' else decoding.beam_size
     for b in cut_batches([1] * len(order), max(1, self.batch_rows // width)):
-        found |= zip(order[b], batch([rows_of[p] for p in order[b]], decoding))
-        if advance: advance(sum(r == 0 for _, r in order[b]), sum(found[p][0].tokens for p in order[b]), 0)
-    return [joined([found[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
+        hypotheses |= zip(order[b], batch([rows_of[p] for p in order[b]], decoding))
+        if advance: advance(sum(r == 0 for _, r in order[b]), sum(hypotheses[p][0].tokens for p in order[b]), 0)
+    return [joined([hypotheses[i, r] for r in range(len(of_source))], flag) if of_source else no_translation(flag)
             for i, (of_source, flag) in enumerate(cut)]
 
 # %% ../../nbs/53_generation.engine.ipynb #d5dc7574

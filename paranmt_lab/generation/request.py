@@ -56,24 +56,24 @@ def paraphrases(
 ) -> pd.DataFrame: # paraphrase, score, log_probability, flags; with templates asked, found, match, parse for the second
     "Paraphrases and their scores, best first; with templates, in their order."
     if not request.templates:
-        [found] = engine.translate([request.sentence], request.decoding)
+        [hypotheses] = engine.translate([request.sentence], request.decoding)
         return pd.DataFrame([dict(paraphrase=h.text, score=h.score, log_probability=h.log_probability, flags=h.flags)
-                             for h in found])
+                             for h in hypotheses])
     decoding = request.decoding if len(request.templates) == 1 else replace(request.decoding, n_best=1)
     return engine.table(request.sentence, request.templates, decoding)
 
 # %% ../../nbs/56_generation.request.ipynb #ab4a284b
 STAGE, DOMAIN = 'generate', 'generated' # Name of the manifest, and domain of the pairs
 
-def _to_save(request, engine, found):
+def _to_save(request, engine, table):
     "Pairs of the paraphrases that are not empty."
-    kept = found[found.paraphrase.str.strip() != '']
-    if not len(kept): raise ValueError(f'{request.model} gave no paraphrase of {request.sentence[:60]!r}: '
+    rows = table[table.paraphrase.str.strip() != '']
+    if not len(rows): raise ValueError(f'{request.model} gave no paraphrase of {request.sentence[:60]!r}: '
                                        'there is no pair to save')
-    own = dict(reference=request.sentence, translation=kept.paraphrase, corpus=DOMAIN, source_lang='en',
-               system=engine.get('model', engine['engine']), rank=kept.index + 1, translation_score=kept.score,
-               flags=kept['flags'])
-    if 'log_probability' in kept: own['log_probability'] = kept.log_probability
+    own = dict(reference=request.sentence, translation=rows.paraphrase, corpus=DOMAIN, source_lang='en',
+               system=engine.get('model', engine['engine']), rank=rows.index + 1, translation_score=rows.score,
+               flags=rows['flags'])
+    if 'log_probability' in rows: own['log_probability'] = rows.log_probability
     return pd.DataFrame(own).reset_index(drop=True)
 
 # %% ../../nbs/56_generation.request.ipynb #f5f66906
@@ -81,15 +81,15 @@ def _records(corpus):
     "Records of the saves whose shards are there, or were there when the last one ended."
     stage, facts = corpus.maker()
     if stage != STAGE and (stage or corpus.shards):
-        made = f'was made by `{stage}`' if stage else 'was made by hand'
-        raise ValueError(f'corpus {corpus.name!r} {made}; paraphrases are added only to a corpus that began with '
+        origin = f'was made by `{stage}`' if stage else 'was made by hand'
+        raise ValueError(f'corpus {corpus.name!r} {origin}; paraphrases are added only to a corpus that began with '
                          'saved paraphrases: give another name')
-    listed = facts.get('checksums', {})
-    return [r for r in facts.get('saved', []) if corpus.shard_path(r['shard']).exists() or str(r['shard']) in listed]
+    checksums = facts.get('checksums', {})
+    return [r for r in facts.get('saved', []) if corpus.shard_path(r['shard']).exists() or str(r['shard']) in checksums]
 
-def _record(request, engine, found):
+def _record(request, engine, table):
     "The facts of a save, as JSON has them."
-    real = dict(found=found.found.tolist()) if 'found' in found else {}
+    real = dict(found=table.found.tolist()) if 'found' in table else {}
     return json.loads(canonical(request.facts() | dict(engine=engine) | real))
 
 def _same(records, record):
@@ -103,7 +103,7 @@ def pair_ids(
     name:str,            # Name of a corpus, which may not be there yet
     request:Request,     # A request
     engine:dict,         # Identity of the engine
-    found:pd.DataFrame,  # Of `paraphrases`
+    table:pd.DataFrame,  # Of `paraphrases`
     s:Settings,          # Settings
 ) -> np.ndarray:         # int64[paraphrases that are not empty]
     "Ids that the pairs of a request have in a corpus, or would have if they were saved now."
@@ -111,9 +111,9 @@ def pair_ids(
     if safe_name(name, 'corpus') in list_corpora(s):
         corpus = Corpus.open(name, s)
         records = _records(corpus)
-        same = _same(records, _record(request, engine, found))
+        same = _same(records, _record(request, engine, table))
         shard = same['shard'] if same else _next_shard(corpus, records)
-    return shard * SHARD + np.arange(len(_to_save(request, engine, found)))
+    return shard * SHARD + np.arange(len(_to_save(request, engine, table)))
 
 # %% ../../nbs/56_generation.request.ipynb #26a84d05
 class Saved(NamedTuple):
@@ -134,32 +134,32 @@ def save_pairs(
     name:str,            # Name of a corpus; new, or made by earlier saves
     request:Request,     # A request
     engine:dict,         # Identity of the engine
-    found:pd.DataFrame,  # Of `paraphrases`
+    table:pd.DataFrame,  # Of `paraphrases`
     s:Settings,          # Settings
 ) -> Saved:              # The pairs
     "Save the pairs of a request in a corpus; the same request again changes nothing."
-    pairs, record = _to_save(request, engine, found), _record(request, engine, found)
+    pairs, record = _to_save(request, engine, table), _record(request, engine, table)
     corpus = Corpus.create(name, s)
     _records(corpus) # refuses another kind of corpus before a lock is left in it
     with locked(corpus.folder):
         records = _records(corpus)
         same = _same(records, record)
         shard = same['shard'] if same else _next_shard(corpus, records)
-        ids, empty = shard * SHARD + np.arange(len(pairs)), len(found) - len(pairs)
+        ids, empty = shard * SHARD + np.arange(len(pairs)), len(table) - len(pairs)
         if same and corpus.shard_path(shard).exists() and corpus.manifest(STAGE).get('status') == 'finished':
             return Saved(ids, 0, empty)
-        made = dict(shard=shard, made=provenance(), command=request_command(request, name))
-        _write(corpus, shard, pairs, records if same else [*records, record | made])
+        facts = dict(shard=shard, made=provenance(), command=request_command(request, name))
+        _write(corpus, shard, pairs, records if same else [*records, record | facts])
     return Saved(ids, len(pairs), empty)
 
 # %% ../../nbs/56_generation.request.ipynb #3d31d571
 def _write(corpus, shard, pairs, records):
     "Announce a shard in the manifest, write it, and record its checksum."
-    listed = corpus.manifest(STAGE).get('checksums', {})
+    checksums = corpus.manifest(STAGE).get('checksums', {})
     facts = dict(saved=records, command=_commands(records))
-    corpus.write_manifest(STAGE, facts | dict(status='running', pid=os.getpid(), checksums=listed))
+    corpus.write_manifest(STAGE, facts | dict(status='running', pid=os.getpid(), checksums=checksums))
     corpus.write_pairs(shard, pairs)
-    sums = listed | {str(k): value for k, value in corpus.checksums.items()}
+    sums = checksums | {str(k): value for k, value in corpus.checksums.items()}
     corpus.write_manifest(STAGE, facts | dict(status='finished', pairs=corpus.rows, checksums=sums))
 
 SHOWN = 3 # Commands that tell how a corpus was made

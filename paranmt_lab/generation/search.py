@@ -47,14 +47,14 @@ def exhaustive(
     limit:int,   # Pieces of the longest sequence
 ) -> list[Found]: # All sequences of at most so many pieces, best score first
     "Score every sequence: possible for a few pieces only."
-    open_, found = [Found(0., ())], []
+    open_, sequences = [Found(0., ())], []
     while open_:
         total, pieces = open_.pop()
-        grown = [Found(total + float(p), (*pieces, v)) for v, p in enumerate(after(pieces)) if p > -np.inf]
-        ended = [g for g in grown if g.pieces[-1] == eos or len(g.pieces) == limit]
-        found += ended
-        open_ += [g for g in grown if g not in ended]
-    return sorted(found, key=lambda f: -f.score)
+        extensions = [Found(total + float(p), (*pieces, v)) for v, p in enumerate(after(pieces)) if p > -np.inf]
+        complete = [g for g in extensions if g.pieces[-1] == eos or len(g.pieces) == limit]
+        sequences += complete
+        open_ += [g for g in extensions if g not in complete]
+    return sorted(sequences, key=lambda f: -f.score)
 
 def beam_slow(
     after:Next,  # Of one sentence
@@ -63,15 +63,16 @@ def beam_slow(
     limit:int,   # Pieces of the longest sequence
 ) -> list[Found]: # At most `width` sequences, best score first
     "Beam search of one sentence, without arrays."
-    open_, found = [Found(0., ())], []
+    open_, sequences = [Found(0., ())], []
     for _ in range(limit):
-        grown = [Found(total + float(p), (*pieces, v)) for total, pieces in open_ for v, p in enumerate(after(pieces))]
-        best = sorted(grown, key=lambda f: -f.log_probability)[:2 * width]
-        found += [f for f in best[:width] if f.pieces[-1] == eos and f.log_probability > -np.inf]
+        extensions = [Found(total + float(p), (*pieces, v))
+                      for total, pieces in open_ for v, p in enumerate(after(pieces))]
+        best = sorted(extensions, key=lambda f: -f.log_probability)[:2 * width]
+        sequences += [f for f in best[:width] if f.pieces[-1] == eos and f.log_probability > -np.inf]
         open_ = [f for f in best if f.pieces[-1] != eos][:width]
-        if len(found) >= width: break
-    if len(found) < width: found += [f for f in open_ if f.log_probability > -np.inf]
-    return sorted(found, key=lambda f: -f.score)[:width]
+        if len(sequences) >= width: break
+    if len(sequences) < width: sequences += [f for f in open_ if f.log_probability > -np.inf]
+    return sorted(sequences, key=lambda f: -f.score)[:width]
 
 # %% ../../nbs/53_generation.search.ipynb #206aa800
 def repetitions(
@@ -101,7 +102,7 @@ class _Beams:
         self.pieces_AGWT = torch.zeros(n, self.groups, self.width, 0, dtype=torch.long, device=device)
         self.found = [[[] for _ in range(self.groups)] for _ in range(n)]
 
-    def full(self, sentence): return [len(found) >= self.width for found in self.found[sentence]]
+    def full(self, sentence): return [len(pool) >= self.width for pool in self.found[sentence]]
     @property
     def last_N(self): return self.pieces_AGWT[..., -1].flatten() if self.pieces_AGWT.shape[3] else None
 
@@ -119,24 +120,24 @@ class _Beams:
             open_ = zip(self.sums_AGW[a, g].tolist(), self.pieces_AGWT[a, g].tolist())
             pool += [Found(total, tuple(pieces)) for total, pieces in open_ if total > -np.inf]
 
-    def leave(self, gone):
+    def leave(self, over):
         "Go on without some sentences; the rows and sentences that stay."
-        stay = [a for a in range(len(self.alive)) if a not in gone]
-        each, kept = self.groups * self.width, torch.tensor(stay, dtype=torch.long, device=self.sums_AGW.device)
+        stay = [a for a in range(len(self.alive)) if a not in over]
+        each, places = self.groups * self.width, torch.tensor(stay, dtype=torch.long, device=self.sums_AGW.device)
         self.alive = [self.alive[a] for a in stay]
-        self.sums_AGW = self.sums_AGW[kept]
-        self.pieces_AGWT = self.pieces_AGWT[kept]
-        return (kept[:, None] * each + torch.arange(each, device=kept.device)).flatten(), kept
+        self.sums_AGW = self.sums_AGW[places]
+        self.pieces_AGWT = self.pieces_AGWT[places]
+        return (places[:, None] * each + torch.arange(each, device=places.device)).flatten(), places
 
 # %% ../../nbs/53_generation.search.ipynb #4b299fd1
 def _advance(beams, log_probs_NV, d, eos):
     "One step of all groups; which row each new row continues."
     a, g, w, v = *beams.sums_AGW.shape, log_probs_NV.shape[1]
     totals_AGWV = beams.sums_AGW[..., None] + log_probs_NV.view(a, g, w, v)
-    blocked = repetitions(beams.pieces_AGWT.view(a * g * w, -1), d.no_repeat, v) if d.no_repeat else None
-    ranked_AGWV = totals_AGWV if blocked is None else totals_AGWV.masked_fill(blocked.view(a, g, w, v), -torch.inf)
+    mask = repetitions(beams.pieces_AGWT.view(a * g * w, -1), d.no_repeat, v) if d.no_repeat else None
+    ranked_AGWV = totals_AGWV if mask is None else totals_AGWV.masked_fill(mask.view(a, g, w, v), -torch.inf)
     beams.is_full = [beams.full(sentence) for sentence in beams.alive]
-    taken_AV, grown = totals_AGWV.new_zeros(a, v), []
+    taken_AV, choices = totals_AGWV.new_zeros(a, v), []
     for k in range(g):
         scores_AX = (ranked_AGWV[:, k] - d.diversity * taken_AV[:, None]) if k else ranked_AGWV[:, k]
         best_AX = scores_AX.flatten(1).topk(min(2 * w, w * v)).indices
@@ -146,10 +147,10 @@ def _advance(beams, log_probs_NV, d, eos):
         ended_AX = (piece_AX == eos) & (sums_AX > -torch.inf)
         beams.keep(ended_AX, sums_AX, beam_AX, piece_AX, k)
         order_AW = (piece_AX == eos).int().argsort(dim=1, stable=True)[:, :w]
-        grown.append([x.gather(1, order_AW) for x in (sums_AX, beam_AX, piece_AX)])
-        counted = torch.tensor([not full[k] for full in beams.is_full], device=taken_AV.device)
-        taken_AV = taken_AV.scatter_add(1, grown[-1][2], counted[:, None].expand(-1, w).to(taken_AV.dtype))
-    sums, beam, piece = (torch.stack(x, 1) for x in zip(*grown))
+        choices.append([x.gather(1, order_AW) for x in (sums_AX, beam_AX, piece_AX)])
+        is_open = torch.tensor([not full[k] for full in beams.is_full], device=taken_AV.device)
+        taken_AV = taken_AV.scatter_add(1, choices[-1][2], is_open[:, None].expand(-1, w).to(taken_AV.dtype))
+    sums, beam, piece = (torch.stack(x, 1) for x in zip(*choices))
     before_AGWT = beams.pieces_AGWT.gather(2, beam[..., None].expand(-1, -1, -1, beams.pieces_AGWT.shape[3]))
     beams.pieces_AGWT = torch.cat([before_AGWT, piece[..., None]], 3)
     beams.sums_AGW = sums
@@ -163,8 +164,8 @@ def best_of_groups(
     n_best:int,               # Sequences wanted
 ) -> list[Found]:             # Different sequences, at most so many; the best of each group first
     "Order the sequences of a sentence."
-    ended = [sorted(pool, key=lambda f: -f.score)[:width] for pool in groups]
-    rows = [row[k] for k in range(width) for row in ended if k < len(row)]
+    pools = [sorted(pool, key=lambda f: -f.score)[:width] for pool in groups]
+    rows = [row[k] for k in range(width) for row in pools if k < len(row)]
     return list({f.pieces: f for f in reversed(rows)}.values())[::-1][:n_best]
 
 @torch.inference_mode()
@@ -182,12 +183,12 @@ def beam_search(
         log_probs_NV, reading = writer.next_pieces(reading, beams.last_N)
         rows_N = _advance(beams, log_probs_NV, decoding, eos)
         short = {a for a, sentence in enumerate(beams.alive) if t >= limits[sentence]}
-        gone = short | {a for a, sentence in enumerate(beams.alive) if all(beams.full(sentence))}
+        over = short | {a for a, sentence in enumerate(beams.alive) if all(beams.full(sentence))}
         for a in short: beams.close(a)
-        if len(gone) == len(beams.alive): break
-        if not gone: reading = writer.take(reading, rows_N, None)
+        if len(over) == len(beams.alive): break
+        if not over: reading = writer.take(reading, rows_N, None)
         else:
-            kept_N, sentences_B = beams.leave(gone)
+            kept_N, sentences_B = beams.leave(over)
             reading = writer.take(reading, rows_N[kept_N], sentences_B)
     return [best_of_groups(groups, beams.width, decoding.n_best) for groups in beams.found]
 
@@ -232,9 +233,9 @@ def draw_samples(
         pieces_NT = torch.cat([pieces_NT, piece_N[:, None]], 1)
         over_N = over_N | (piece_N == eos) | (t + 1 >= limit_N)
         if over_N.all(): break
-    drawn = [Found(total, _closed(pieces, eos, limit)) for total, pieces, limit in
+    draws = [Found(total, _closed(pieces, eos, limit)) for total, pieces, limit in
              zip(total_N.tolist(), pieces_NT.tolist(), limit_N.tolist())]
-    return [sorted(drawn[i:i + k], key=lambda f: -f.score) for i in range(0, len(drawn), k)]
+    return [sorted(draws[i:i + k], key=lambda f: -f.score) for i in range(0, len(draws), k)]
 
 def _closed(pieces, eos, limit):
     "The pieces of a sequence up to its end."

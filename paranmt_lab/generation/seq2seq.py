@@ -115,8 +115,8 @@ def run_layer(
     cell:Tensor,   # Cell before, [N, H]
 ) -> tuple[Tensor, Tensor, Tensor]: # States [N, T, H] after each piece, last state and last cell
     "Run a layer of the decoder."
-    begun = [y[None].to(x.dtype).contiguous() for y in (state, cell)]  # parts of a tensor, which cuDNN refuses
-    states, (last, last_cell) = layer(x, tuple(begun))
+    before = [y[None].to(x.dtype).contiguous() for y in (state, cell)]  # parts of a tensor, which cuDNN refuses
+    states, (last, last_cell) = layer(x, tuple(before))
     return states, last[0], last_cell[0]
 
 @patch
@@ -132,8 +132,8 @@ def decode(self:AttentiveLstm,
     context_NTM = context.reshape(len(before_NT), t, -1)
     both = self.dropout(torch.cat([query_NTH, context_NTM.to(query_NTH.dtype)], 2))
     upper_NTH, up, up_cell = run_layer(self.upper, both, states.upper, states.upper_cell)
-    joined = torch.cat([self.dropout(upper_NTH), context_NTM.to(upper_NTH.dtype)], 2)
-    return torch.tanh(self.narrow(joined)), States(low, low_cell, up, up_cell), weight
+    concatenation = torch.cat([self.dropout(upper_NTH), context_NTM.to(upper_NTH.dtype)], 2)
+    return torch.tanh(self.narrow(concatenation)), States(low, low_cell, up, up_cell), weight
 
 @patch
 def logits(self:AttentiveLstm,

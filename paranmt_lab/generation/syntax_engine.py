@@ -86,10 +86,10 @@ def expanded(self:SyntaxEngine,
     template:str,        # Template of all
 ) -> list[list[str]]:    # A linearised parse for each
     "Expand a template for sentences."
-    asked = self.labels.encode(template_pieces(template))
+    target = self.labels.encode(template_pieces(template))
     own = [self.labels.encode(linearised(tree)) if tree else [] for tree in self.parses(texts)]
-    found = expand(self.both.expander, self._rows([parse_source(ids, asked) for ids in own]))
-    return [best_parse([self.labels.decode(f.pieces) for f in of_one], template) for of_one in found]
+    lists = expand(self.both.expander, self._rows([parse_source(ids, target) for ids in own]))
+    return [best_parse([self.labels.decode(f.pieces) for f in of_one], template) for of_one in lists]
 
 # %% ../../nbs/55_generation.syntax_engine.ipynb #5c204e6a
 @patch
@@ -123,8 +123,8 @@ def translate(self:SyntaxEngine,
     templates = self.templates.template.head(decoding.n_best).tolist()
     one, last = replace(decoding, n_best=1), templates[-1]
     lists = [self.paraphrase(sources, template, one, advance if template == last else None) for template in templates]
-    by_source = [sorted((of_one[0] for of_one in found), key=lambda h: -h.score) for found in zip(*lists)]
-    return [list({h.text: h for h in reversed(found)}.values())[::-1] for found in by_source]
+    by_source = [sorted((of_one[0] for of_one in row), key=lambda h: -h.score) for row in zip(*lists)]
+    return [list({h.text: h for h in reversed(row)}.values())[::-1] for row in by_source]
 
 # %% ../../nbs/55_generation.syntax_engine.ipynb #5807b048
 @patch
@@ -134,13 +134,13 @@ def table(self:SyntaxEngine,
     decoding:Decoding=Decoding(), # How paraphrases are looked for; `n_best` are shown for each template
 ) -> pd.DataFrame: # paraphrase, score, asked, found, match, parse, flags: one row for each paraphrase
     "Paraphrases of a sentence for some templates, and the parses that they have."
-    asked = list(dict.fromkeys(check_template(template, self.labels.labels) for template in templates))
-    found = [(h, template) for template in asked for h in self.paraphrase([sentence], template, decoding)[0]]
-    texts = [h.text for h, _ in found]
+    targets = list(dict.fromkeys(check_template(template, self.labels.labels) for template in templates))
+    pairs = [(h, template) for template in targets for h in self.paraphrase([sentence], template, decoding)[0]]
+    texts = [h.text for h, _ in pairs]
     trees = self.parses(texts)
     rows = [dict(paraphrase=h.text, score=h.score, asked=template, found=real, match=real == template,
                  parse=' '.join(linearised(tree)) if tree else '', flags=h.flags)
-            for (h, template), tree, real in zip(found, trees, self.real_templates(texts))]
+            for (h, template), tree, real in zip(pairs, trees, self.real_templates(texts))]
     return pd.DataFrame(rows)
 
 # %% ../../nbs/55_generation.syntax_engine.ipynb #60fbaaaf
@@ -151,10 +151,10 @@ def attention(self:SyntaxEngine,
     target:str, # Sentence that is written
 ) -> tuple[list[str], list[str], Tensor]: # Pieces read, pieces written, and weights [written, read]
     "Attention to the sentence, of a pair of sentences."
-    read, written = self.attended_pieces(source, target)
+    read, output = self.attended_pieces(source, target)
     [tree] = self.parses([target])
     parse = self._rows([[*(self.labels.encode(linearised(tree)) if tree else []), EOS]])
-    network, target_T = self.network, self._tensor([written])
+    network, target_T = self.network, self._tensor([output])
     guides = network.guides(self._tensor([read]), parse)
     drafts, _ = network.draft(guides, network.first_states(guides.sentence), shifted(target_T, network.pad))
-    return read, written, drafts.weight_NTS[0]
+    return read, output, drafts.weight_NTS[0]

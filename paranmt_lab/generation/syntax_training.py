@@ -32,8 +32,8 @@ def parsed(
     "Trees of the pairs that can be learned from."
     def trees(*sides):
         if not all(isinstance(text, str) for text in sides): return None
-        found = [read_tree(text) for text in sides]
-        return found if all(len(linearised(tree)) <= longest for tree in found) else None
+        both = [read_tree(text) for text in sides]
+        return both if all(len(linearised(tree)) <= longest for tree in both) else None
     return pd.Series([trees(*sides) for sides in zip(pairs.first_parse, pairs.second_parse)], pairs.index, object)
 
 # %% ../../nbs/55_generation.syntax_training.ipynb #f3c96ca4
@@ -47,9 +47,9 @@ def _write_parses(path, trees, pieces):
     ids = lambda tree: pieces.encode(linearised(tree))
     parse, parse_at = _flat([[*ids(second), EOS] for _, second in trees])
     templates = [pieces.encode(template_pieces(top_levels(second))) for _, second in trees]
-    asked, asked_at = _flat([parse_source(ids(first), template) for (first, _), template in zip(trees, templates)])
+    sources, source_at = _flat([parse_source(ids(first), template) for (first, _), template in zip(trees, templates)])
     with atomic(path) as part, part.open('wb') as f:
-        np.savez(f, parse=parse, parse_at=parse_at, asked=asked, asked_at=asked_at, label_pad=len(pieces))
+        np.savez(f, parse=parse, parse_at=parse_at, asked=sources, asked_at=source_at, label_pad=len(pieces))
 
 class SyntaxArrays(Arrays):
     "Both sides of pairs as numbers, with their parses."
@@ -72,25 +72,25 @@ class SyntaxArrays(Arrays):
 def prepare_syntax(
     run:Run,                # Run of the training
     config:GeneratorConfig, # Its config
-    divided:Division|None,  # The pairs, divided; not needed where that is done
+    division:Division|None, # The pairs, divided; not needed where that is done
 ) -> dict:                  # Counts
     "Write the arrays of sentences and parses; nothing where that is done."
-    if divided is None: return prepare(run, config, None)
-    parts = dict(train=divided.train, dev=divided.measured)
+    if division is None: return prepare(run, config, None)
+    parts = dict(train=division.train, dev=division.measured)
     trees = {name: parsed(part, config.longest_parse).dropna() for name, part in parts.items()}
-    for name, found in trees.items():
-        if not len(found):
+    for name, rows in trees.items():
+        if not len(rows):
             raise ValueError(f'none of the {len(parts[name])} {name} pairs has a parse of at most '
                              f'{config.longest_parse} pieces on both sides; take another parser, or a higher '
                              'longest_parse')
     pieces = ParsePieces.of(linearised(tree) for both in trees['train'] for tree in both)
-    for name, found in trees.items(): _write_parses(run.folder / f'{name}-parses.npz', found, pieces)
+    for name, rows in trees.items(): _write_parses(run.folder / f'{name}-parses.npz', rows, pieces)
     templates = count_templates(second for _, second in trees['train'])
-    unparsed = {f'{name}_without_parse': len(parts[name]) - len(found) for name, found in trees.items()}
-    write_json(run.folder / 'parses.json', dict(parse_pieces=pieces.names, counts=unparsed,
+    counts = {f'{name}_without_parse': len(parts[name]) - len(rows) for name, rows in trees.items()}
+    write_json(run.folder / 'parses.json', dict(parse_pieces=pieces.names, counts=counts,
                                                 templates=templates[['template', 'sentences']].values.tolist()))
-    train, dev = (parts[name].loc[found.index] for name, found in trees.items())
-    return prepare(run, config, divided._replace(train=train, weights=divided.weights[train.index], measured=dev))
+    train, dev = (parts[name].loc[rows.index] for name, rows in trees.items())
+    return prepare(run, config, division._replace(train=train, weights=division.weights[train.index], measured=dev))
 
 def read_syntax(
     run:Run,                # Run of the training, prepared
@@ -99,8 +99,8 @@ def read_syntax(
     "Read what `prepare_syntax` wrote."
     arrays = {name: SyntaxArrays(run.folder / f'{name}.npz') for name in ('train', 'dev')}
     facts = read_json(run.folder / 'parses.json')
-    prepared = read_prepared(run, config)
-    return prepared._replace(**arrays, facts=prepared.facts | facts.pop('counts') | facts)
+    data = read_prepared(run, config)
+    return data._replace(**arrays, facts=data.facts | facts.pop('counts') | facts)
 
 # %% ../../nbs/55_generation.syntax_training.ipynb #df1cd9ca
 KEPT = 'parse_pieces', 'templates' # Facts of the data that the model keeps
@@ -161,11 +161,11 @@ def parse_figures(
 ) -> dict:                 # `held_out_parse` and `templates`
     "Loss of the parse generator, and the share of templates that it keeps."
     dev, names = learner.prepared.dev, ParsePieces(learner.prepared.facts['parse_pieces'])
-    loss = lambda model, source, target, parse, asked: cross_entropy(model(asked, parse), parse, model.pad)
+    loss = lambda model, source, target, parse, inputs: cross_entropy(model(inputs, parse), parse, model.pad)
     total = held_out_loss(expander, dev, loss=loss, pad=learner.vocabulary) * len(dev.target)
     rows = np.arange(min(max(learner.config.development, 1), len(dev.lengths)))
-    *_, parse, asked = (x.to(expander.device) for x in dev.batch(rows, learner.vocabulary))
-    found = [names.decode(of_one[0].pieces) for of_one in expand(expander, asked, 1)]
-    wanted = [top_levels(tree_of_labels(names.decode(row[:row.index(EOS)]))) for row in parse.tolist()]
+    *_, parse, inputs = (x.to(expander.device) for x in dev.batch(rows, learner.vocabulary))
+    parses = [names.decode(of_one[0].pieces) for of_one in expand(expander, inputs, 1)]
+    templates = [top_levels(tree_of_labels(names.decode(row[:row.index(EOS)]))) for row in parse.tolist()]
     return dict(held_out_parse=total / len(dev.parse),
-                templates=float(np.mean([has_template(*both) for both in zip(found, wanted)])))
+                templates=float(np.mean([has_template(*both) for both in zip(parses, templates)])))

@@ -36,9 +36,9 @@ def count_templates(
     trees:Iterable[Tree|None], # Parsed sentences; None where the parser found no tree
 ) -> pd.DataFrame:             # A row for each template, the most frequent first: template, sentences, share, covered
     "Frequencies of templates, and the share of sentences that they and the more frequent ones cover."
-    found = pd.Series([top_levels(tree) for tree in trees if tree is not None], dtype=object)
-    counts = found.value_counts().sort_index().sort_values(ascending=False, kind='stable')
-    share = counts / max(len(found), 1)
+    templates = pd.Series([top_levels(tree) for tree in trees if tree is not None], dtype=object)
+    counts = templates.value_counts().sort_index().sort_values(ascending=False, kind='stable')
+    share = counts / max(len(templates), 1)
     return pd.DataFrame(dict(template=counts.index, sentences=counts.to_numpy(), share=share.to_numpy(),
                              covered=share.cumsum().to_numpy()))
 
@@ -60,22 +60,22 @@ _BRACKETS = re.compile(r'\s*\(\s*([^\s()]+)\s*((?:\(\s*[^\s()]+\s*\)\s*)+)\)\s*'
 
 def _labels_of(template):
     "Labels of a template, the root first; empty if it has not the form of one."
-    found = _TEMPLATE.fullmatch(template) or _BRACKETS.fullmatch(template)
-    below = re.findall(r'[^\s()]+', found[2]) if found else []
-    return [found[1], *below] if below else []
+    match = _TEMPLATE.fullmatch(template) or _BRACKETS.fullmatch(template)
+    below = re.findall(r'[^\s()]+', match[2]) if match else []
+    return [match[1], *below] if below else []
 
 def check_template(
     text:str,            # Typed template
     labels:Iterable[str], # Labels that the parses have
 ) -> str:                # The template as `top_levels` writes it
     "Read a typed template, or say what is wrong with it."
-    pieces, known = _labels_of(text), set(labels)
+    pieces, vocabulary = _labels_of(text), set(labels)
     if not pieces:
         raise ValueError(f'{text!r} is no template; expected a label and those below it, such as S(NP VP .) or '
                          '(S(NP)(VP)(.))')
-    if unknown := [label for label in pieces if label not in known]:
+    if unknown := [label for label in pieces if label not in vocabulary]:
         raise ValueError(f"{text!r}: no sentence of the corpus has {', '.join(dict.fromkeys(unknown))}; "
-                         f"labels are {', '.join(sorted(known))}")
+                         f"labels are {', '.join(sorted(vocabulary))}")
     return f"{pieces[0]}({' '.join(pieces[1:])})"
 
 def template_pieces(
@@ -101,8 +101,8 @@ class ParsePieces:
         rows:Iterable[Sequence[str]], # Linearised parses
     ):
         "Number the pieces of some parses, and each label by itself, as templates have it."
-        found = {piece for row in rows for piece in row}
-        return cls(sorted(found | {piece.lstrip('(') for piece in found}))
+        pieces = {piece for row in rows for piece in row}
+        return cls(sorted(pieces | {piece.lstrip('(') for piece in pieces}))
 
     def encode(self,
         pieces:Sequence[str], # Of one parse

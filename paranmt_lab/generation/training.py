@@ -72,13 +72,13 @@ class LstmLearner(Seq2SeqLearner):
         most:int,            # The first so many
     ) -> list[str]:          # A paraphrase each
         "Paraphrase in greedy search."
-        found = [''] * min(most, len(arrays.lengths))
-        for rows in epoch_batches(arrays.lengths[:most], np.ones(len(found)), 6_400, (0, 0)):
+        texts = [''] * min(most, len(arrays.lengths))
+        for rows in epoch_batches(arrays.lengths[:most], np.ones(len(texts)), 6_400, (0, 0)):
             limits = [length_limit(int(n), 256) for n in arrays.lengths[rows, 0]]
             writer, reading = self.begin(model, [x.to(model.device) for x in arrays.batch(rows, model.pad)])
             for row, [best] in zip(rows, beam_search(writer, reading, limits, Decoding(1), EOS, model.device)):
-                found[row] = self.prepared.target.decode([i for i in best.pieces if i != EOS])
-        return found
+                texts[row] = self.prepared.target.decode([i for i in best.pieces if i != EOS])
+        return texts
 
     def save_files(self,
         folder:Path,         # Folder to write to
@@ -133,8 +133,8 @@ def ship_generator(
     if not run.finished: raise ValueError(f'run {run.name} is not finished; train it to its end first')
     with whole_folder(out, lambda there: (there / 'generator.json').is_file()) as part:
         shutil.copytree(run.folder / LstmLearner.kept, part, dirs_exist_ok=True)
-    held = pd.read_parquet(run.folder / 'held-out.parquet')
-    bleu = bleu_by_domain(open_generator(f'generator:{out}', s), held, beam_size)
+    pairs = pd.read_parquet(run.folder / 'held-out.parquet')
+    bleu = bleu_by_domain(open_generator(f'generator:{out}', s), pairs, beam_size)
     card = generator_card(run, bleu, command, beam_size)
     with atomic(out / 'README.md') as part: part.write_text(card, encoding='utf-8')
     return bleu

@@ -113,8 +113,8 @@ def nearest_by_index(
     parameters = _faiss().SearchParametersIVF(nprobe=probes)
     rows = index.search(q[None], CANDIDATES * k, params=parameters)[1][0]
     rows = np.sort(rows[rows >= 0])
-    found = nearest([(0, vectors.rows(rows))], q, k)
-    return found._replace(rows=rows[found.rows])
+    best = nearest([(0, vectors.rows(rows))], q, k)
+    return best._replace(rows=rows[best.rows])
 
 def neighbours_by_index(
     index:'faiss.Index',     # Of `build_index`
@@ -126,8 +126,8 @@ def neighbours_by_index(
     "Nearest neighbours of a sentence, by an index."
     q = query_vector(encoder, sentence)
     counts = sum(cosine_counts(block @ q) for _, block in sampled_rows(vectors, EXACT))
-    found = nearest_by_index(index, vectors, q, k + 1)._replace(counts=counts)
-    return as_neighbours(found, vectors, sentence, k)
+    best = nearest_by_index(index, vectors, q, k + 1)._replace(counts=counts)
+    return as_neighbours(best, vectors, sentence, k)
 
 # %% ../../nbs/45_neighbours.index.ipynb #f674ec61
 def find_neighbours(

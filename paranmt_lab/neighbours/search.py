@@ -35,8 +35,8 @@ def cosine_counts(
 def _largest(rows, cosines, k):
     "The k largest cosines and their rows, in order; of equal ones the first row comes first."
     if len(cosines) > k:
-        kept = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
-        rows, cosines = rows[kept], cosines[kept]
+        places = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
+        rows, cosines = rows[places], cosines[places]
     order = np.lexsort((rows, -cosines))[:k]
     return rows[order], cosines[order]
 
@@ -73,17 +73,17 @@ def query_vector(
     raise ValueError(f'{sentence!r} has no vector under this encoder: it knows none of its words')
 
 def as_neighbours(
-    found:Nearest,           # With at least one row more than is wanted
+    best:Nearest,            # With at least one row more than is wanted
     vectors:SentenceVectors, # What was searched
     sentence:str,            # Of the query
     k:int,                   # Neighbours wanted
 ) -> Neighbours:             # For people
     "The neighbours, with their sentences."
-    table = pd.DataFrame(dict(cosine=found.cosines, sentence=vectors.sentences(found.rows),
-                              pair_id=np.asarray(vectors.ids[found.rows])))
+    table = pd.DataFrame(dict(cosine=best.cosines, sentence=vectors.sentences(best.rows),
+                              pair_id=np.asarray(vectors.ids[best.rows])))
     table = table[table.sentence != sentence].head(k).reset_index(drop=True)
-    bars = pd.DataFrame(dict(low=EDGES[:-1], high=EDGES[1:], sentences=found.counts))
-    return Neighbours(table, bars, int(found.counts.sum()))
+    bars = pd.DataFrame(dict(low=EDGES[:-1], high=EDGES[1:], sentences=best.counts))
+    return Neighbours(table, bars, int(best.counts.sum()))
 
 def neighbours(
     vectors:SentenceVectors, # Of a corpus under an encoder

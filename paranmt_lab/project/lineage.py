@@ -118,9 +118,9 @@ def lineage(
     strict:bool=False,  # A lexicon or a database of campaigns that cannot be read is an error; else it is left out
 ) -> Lineage:           # Its things; inputs that are not there any more are left out
     "The graph of a project."
-    found = list(_found(s, strict))
-    things = {thing.key: thing for thing, _ in found}
-    links = [(source, thing.key) for thing, inputs in found for source in inputs if source in things]
+    nodes = list(_found(s, strict))
+    things = {thing.key: thing for thing, _ in nodes}
+    links = [(source, thing.key) for thing, inputs in nodes for source in inputs if source in things]
     return Lineage(things, list(dict.fromkeys(links)))
 
 # %% ../../nbs/46_project.lineage.ipynb #2d0b1f1f
@@ -136,14 +136,14 @@ def descendants(
     key:str,       # Key of a thing
 ) -> list[str]:    # Keys of all that was made of it, and of what was made of that
     "Things that were made of one, the nearest first."
-    seen, ahead = [], [key]
+    keys, ahead = [], [key]
     while ahead:
         now = ahead.pop(0)
         for source, target in graph.links:
-            if source == now and target not in seen and target != key:
-                seen.append(target)
+            if source == now and target not in keys and target != key:
+                keys.append(target)
                 ahead.append(target)
-    return seen
+    return keys
 
 def dependents(
     graph:Lineage, # Of `lineage`

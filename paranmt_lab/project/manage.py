@@ -40,11 +40,11 @@ def find_kind(
     kind, colon, own = name.partition(':')
     if colon: return kind, own
     if '/' in name: return 'selection', name
-    found = [k for k in ('corpus', 'run', 'model') if (s.workspace / KINDS[k] / safe_name(name)).is_dir()]
-    if len(found) == 1: return found[0], name
-    if not found: raise ValueError(f'nothing in {s.workspace} is named {name!r}; paranmt list names all')
-    kinds = ' and of '.join(f'a {k}' for k in found)
-    raise ValueError(f'{name!r} is the name of {kinds}; say which: {found[0]}:{name}')
+    matches = [k for k in ('corpus', 'run', 'model') if (s.workspace / KINDS[k] / safe_name(name)).is_dir()]
+    if len(matches) == 1: return matches[0], name
+    if not matches: raise ValueError(f'nothing in {s.workspace} is named {name!r}; paranmt list names all')
+    kinds = ' and of '.join(f'a {k}' for k in matches)
+    raise ValueError(f'{name!r} is the name of {kinds}; say which: {matches[0]}:{name}')
 
 def _refuse_working(path, name):
     folder = path if path.is_dir() else path.parent
@@ -59,14 +59,14 @@ def used_by(
     strict:bool=True, # A lexicon or a database of campaigns that cannot be read is an error
 ) -> list[str]:       # Keys of the things that could not be made again without it
     "Things that depend on one."
-    graph, found, keys = lineage(s, strict), [], [f'{kind}:{name}']
+    graph, users, keys = lineage(s, strict), [], [f'{kind}:{name}']
     if kind in ('model', 'lexicon'):
         keys = [f'lexicon:{name}', f'engine:{name}']
         measures = [key for key in graph.things if key.startswith('measures:') and key.endswith(f'@{name}')]
         runs = [f'run:{run.name}' for run in list_runs(s.runs) if name in models_of(run) and run.name != name]
-        found = [*measures, *runs]
-    for key in [*keys, *found]: found = [*found, *dependents(graph, key)]
-    return list(dict.fromkeys(found))
+        users = [*measures, *runs]
+    for key in [*keys, *users]: users = [*users, *dependents(graph, key)]
+    return list(dict.fromkeys(users))
 
 # %% ../../nbs/46_project.manage.ipynb #f02dccbb
 def remove(

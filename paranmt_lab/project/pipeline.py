@@ -28,18 +28,18 @@ def read_pipeline(
     path:Path, # Text file
 ) -> list[Line]: # Its commands
     "Read a pipeline; the error names the line."
-    lines, held, begun = [], '', 0
+    lines, command, first = [], '', 0
     for number, text in enumerate(Path(path).read_text(encoding='utf-8').splitlines(), 1):
-        begun = begun if held else number
-        held += text.rstrip()
-        if held.endswith('\\'):
-            held = held[:-1] + ' '
+        first = first if command else number
+        command += text.rstrip()
+        if command.endswith('\\'):
+            command = command[:-1] + ' '
             continue
-        try: words = shlex.split(held, comments=True)
-        except ValueError as e: raise ValueError(f'{path}, line {begun}: {e}') from None
-        held, words = '', words[words[:1] == ['paranmt']:]
-        if words[:1] == ['run']: raise ValueError(f'{path}, line {begun}: a pipeline cannot run another one')
-        if words: lines.append(Line(begun, words, fingerprint([words, lines[-1].state if lines else ''])))
+        try: words = shlex.split(command, comments=True)
+        except ValueError as e: raise ValueError(f'{path}, line {first}: {e}') from None
+        command, words = '', words[words[:1] == ['paranmt']:]
+        if words[:1] == ['run']: raise ValueError(f'{path}, line {first}: a pipeline cannot run another one')
+        if words: lines.append(Line(first, words, fingerprint([words, lines[-1].state if lines else ''])))
     if not lines: raise ValueError(f'{path} has no command; expected one a line, such as: paranmt import talk talk.tsv')
     return lines
 
@@ -51,8 +51,8 @@ def done_lines(
     path:Path,  # Pipeline file
 ) -> list[str]: # States of the lines that are done
     "Lines of a pipeline that were finished in this workspace."
-    kept = _kept(s, Path(path))
-    return list(read_json(kept).get('done', [])) if kept.exists() else []
+    file = _kept(s, Path(path))
+    return list(read_json(file).get('done', [])) if file.exists() else []
 
 def _give(words): return subprocess.run([sys.executable, '-m', 'paranmt_lab', *words]).returncode
 
@@ -71,10 +71,10 @@ def run_pipeline(
     give:Callable[[list[str]], int]=_give, # Gives a command; returns its exit status
 ) -> bool:            # Whether all lines are done
     "Give the commands of a file that are not done yet; stop at the first that fails."
-    lines, done = read_pipeline(path), [] if again else done_lines(s, path)
+    lines, states = read_pipeline(path), [] if again else done_lines(s, path)
     for line in lines:
         command = f'paranmt {shlex.join(line.words)}'
-        if line.state in done:
+        if line.state in states:
             tell(f'done before: {command}')
             continue
         tell(command)
@@ -83,6 +83,6 @@ def run_pipeline(
             why = f'exit status {code}' if code else 'stopped'
             tell(f'{path}, line {line.number}: {why}; the same command resumes here')
             return False
-        done.append(line.state)
-        write_json(_kept(s, Path(path)), dict(file=str(path), done=done))
+        states.append(line.state)
+        write_json(_kept(s, Path(path)), dict(file=str(path), done=states))
     return True

@@ -129,15 +129,15 @@ def scattered(
 class AverageStep:
     "Steps of a model of averages under the margin loss and Adam on the rows in use."
     def __init__(self,
-        optimizer:DeferredAdam,  # Its matrices are those of the averages, in their order
-        features:Sequence[str],  # Feature of each
-        joined:str='concat',     # How several become one: `concat` (each at unit length), `plain` (as they are), `sum`
-        margin:float=0.4,        # Of the loss
-        sides:int=2,             # 2: hinges of both sides, 1: of the first
-        teacher_weight:float=1., # Weight of the teacher's part of the loss
-        teacher_scale:float=1.,  # Factor of the cosines before they are compared with a teacher's; 0: the best one
+        optimizer:DeferredAdam,   # Its matrices are those of the averages, in their order
+        features:Sequence[str],   # Feature of each
+        combination:str='concat', # To combine several: `concat` (each at unit length), `plain` (as they are), `sum`
+        margin:float=0.4,         # Of the loss
+        sides:int=2,              # 2: hinges of both sides, 1: of the first
+        teacher_weight:float=1.,  # Weight of the teacher's part of the loss
+        teacher_scale:float=1.,   # Factor of the cosines before they are compared with a teacher's; 0: the best one
     ):
-        self.optimizer, self.features, self.joined = optimizer, list(features), joined
+        self.optimizer, self.features, self.joined = optimizer, list(features), combination
         self.margin, self.sides, self.known = margin, sides, None
         self.teacher_weight, self.teacher_scale = teacher_weight, teacher_scale
         self.weights = {name: table.parameter for name, table in optimizer.tables.items()}
@@ -153,11 +153,11 @@ class AverageStep:
 # %% ../../nbs/51_training.averages.ipynb #f6497a7c
 @patch
 def read(self:AverageStep,
-    gathered:list[Gathered],  # Of each feature
+    inputs:list[Gathered],  # Of each feature
 ) -> tuple[np.ndarray, list[np.ndarray]]: # [n, d] vectors, and of `concat` the lengths [n] of each part
     "Vectors of some sentences."
-    self.optimizer.read({name: g.n.rows for name, g in zip(self.weights, gathered)})
-    parts = [means(w, g.tokens, g.ends).numpy() for w, g in zip(self.weights.values(), gathered)]
+    self.optimizer.read({name: g.n.rows for name, g in zip(self.weights, inputs)})
+    parts = [means(w, g.tokens, g.ends).numpy() for w, g in zip(self.weights.values(), inputs)]
     if len(parts) == 1 or self.joined == 'sum': return sum(parts[1:], parts[0]), []
     if self.joined == 'plain': return np.concatenate(parts, 1), []
     x_nd = np.empty((len(parts[0]), sum(x.shape[1] for x in parts)), np.float32)
@@ -177,34 +177,34 @@ def encode(self:AverageStep,
     for f, w in zip(self.features, self.weights.values()): within(packs[f].ids, len(w))
     vectors = []
     for who in batches_of(np.arange(len(packs[self.features[0]]), dtype=np.int32), piece):
-        gathered = self.gather(packs, who)
-        read = self.read(gathered)
+        inputs = self.gather(packs, who)
+        read = self.read(inputs)
         vectors.append(read[0])
-    self.known = (packs, self.optimizer.steps, gathered, *read) if len(vectors) == 1 else None
+    self.known = (packs, self.optimizer.steps, inputs, *read) if len(vectors) == 1 else None
     return np.concatenate(vectors)
 
 @patch
 def _read_players(self:AverageStep, packs, pairs, p1, p2):
     "Distinct sentences of the mini-batch, their places, tokens and vectors."
-    known, self.known = self.known, None
-    if known and known[0] is packs and known[1] == self.optimizer.steps and len(pairs) == len(p1):
+    memory, self.known = self.known, None
+    if memory and memory[0] is packs and memory[1] == self.optimizer.steps and len(pairs) == len(p1):
         own, negatives = np.stack([2 * pairs, 2 * pairs + 1]), np.stack([p1, p2])[:, pairs]
         place = np.concatenate([own, np.where(negatives < 0, own[0], negatives)]).astype(np.int32)
-        return place, np.arange(2 * len(p1), dtype=np.int32), *known[2:]
+        return place, np.arange(2 * len(p1), dtype=np.int32), *memory[2:]
     who, place = _players(pairs, p1, p2, slot_table(2 * len(p1)))
-    gathered = self.gather(packs, who)
-    return place, who, gathered, *self.read(gathered)
+    inputs = self.gather(packs, who)
+    return place, who, inputs, *self.read(inputs)
 
 # %% ../../nbs/51_training.averages.ipynb #316f0175
 @patch
 def learn(self:AverageStep,
-    gathered:list[Gathered],   # Of each feature
+    inputs:list[Gathered],     # Of each feature
     x_nd:np.ndarray,           # [n, d] vectors
     lengths:list[np.ndarray],  # From `read`
     d_nd:np.ndarray,           # [n, d] their gradient
 ):
     "Give each matrix its part of the gradient, and run the optimizer."
-    for w, g, part_nd in zip(self.weights.values(), gathered, self.part_gradients(x_nd, lengths, d_nd)):
+    for w, g, part_nd in zip(self.weights.values(), inputs, self.part_gradients(x_nd, lengths, d_nd)):
         w.scattered.append(scattered(g, part_nd))
     self.optimizer.step()
 
@@ -235,12 +235,12 @@ def step(self:AverageStep,
     "One training step: read the vectors, compute loss and gradient, update."
     last = max(p1.max(), p2.max(), 2 * pairs.max() + 1)
     if last >= 2 * len(p1): raise IndexError(f'sentences up to {last} of {2 * len(p1)}')
-    place, who, gathered, x_nd, lengths = self._read_players(packs, pairs, p1, p2)
+    place, who, inputs, x_nd, lengths = self._read_players(packs, pairs, p1, p2)
     loss, cosines, d_nd = _compare(x_nd, place, pairs, p1, p2, self.margin, self.sides)
-    taught = math.nan
+    teacher_part = math.nan
     if teacher is not None:
-        taught, _, gradient = teacher_lesson(x_nd, teacher[who], place[0], place[1], self.teacher_scale)
-        loss, d_nd = loss + self.teacher_weight * taught, d_nd + np.float32(self.teacher_weight) * gradient
+        teacher_part, _, gradient = teacher_lesson(x_nd, teacher[who], place[0], place[1], self.teacher_scale)
+        loss, d_nd = loss + self.teacher_weight * teacher_part, d_nd + np.float32(self.teacher_weight) * gradient
     if not math.isfinite(loss): raise FloatingPointError(f'the loss is {loss} at step {self.optimizer.steps + 1}')
-    self.learn(gathered, x_nd, lengths, d_nd)
-    return Step(loss, cosines[0], cosines[1:], taught)
+    self.learn(inputs, x_nd, lengths, d_nd)
+    return Step(loss, cosines[0], cosines[1:], teacher_part)

@@ -176,9 +176,9 @@ class TrainConfig:
     run: RunConfig = part('Run, development scores and checkpoints')
 
     def __post_init__(self):
-        chance, ordered = self.mining.scramble, re.findall(r'\w+-\w+', self.encoder.model)
-        if chance and ordered:
-            raise ValueError(f'scramble = {chance} shuffles words, and {ordered[0]} reads pieces of words; expected 0')
+        chance, names = self.mining.scramble, re.findall(r'\w+-\w+', self.encoder.model)
+        if chance and names:
+            raise ValueError(f'scramble = {chance} shuffles words, and {names[0]} reads pieces of words; expected 0')
 
 # %% ../../nbs/50_training.config.ipynb #6b40015c
 def train_config(

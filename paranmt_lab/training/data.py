@@ -57,11 +57,11 @@ def choose_pairs(
 ) -> np.ndarray: # Sorted pair ids
     "Ids of the pairs to train on."
     if ids is not None: ids = np.unique(np.asarray(ids, np.int64))
-    found = np.concatenate([np.asarray(b['pair_id']) for b in usable(corpus, ids, columns)] or [np.empty(0, np.int64)])
-    if not len(found) or (ids is not None and not len(ids)):
+    pool = np.concatenate([np.asarray(b['pair_id']) for b in usable(corpus, ids, columns)] or [np.empty(0, np.int64)])
+    if not len(pool) or (ids is not None and not len(ids)):
         raise ValueError(f'{corpus!r} has no pair to train on: each needs a {columns[0]} and a {columns[1]} '
                          '(run `paranmt translate run` on a bitext first)')
-    return np.sort(np.random.default_rng(seed).choice(found, limit, replace=False)) if 0 < limit < len(found) else found
+    return np.sort(np.random.default_rng(seed).choice(pool, limit, replace=False)) if 0 < limit < len(pool) else pool
 
 # %% ../../nbs/52_training.data.ipynb #6395757f
 def sides(
@@ -116,10 +116,10 @@ def count_types(
     counts = sum(np.bincount(piece, minlength=len(types) + 1) for piece in _pieces(path))
     if types.feature in GRAMS and not config.closing_space: counts -= np.bincount(_last(path), minlength=len(types) + 1)
     occur = ((t, n) for t, n in zip(types.tokens, counts[1:].tolist()) if n >= config.min_count)
-    kept = sorted(occur, key=lambda p: (-p[1], p[0]))[:config.vocabulary]
-    known = {t for t, _ in kept}
-    kept += [(t, 0) for t in more if t not in known][:config.vocabulary - len(kept)]
-    return Vocabulary([t for t, _ in kept], [n for _, n in kept], config.unknown, types.split)
+    entries = sorted(occur, key=lambda p: (-p[1], p[0]))[:config.vocabulary]
+    names = {t for t, _ in entries}
+    entries += [(t, 0) for t in more if t not in names][:config.vocabulary - len(entries)]
+    return Vocabulary([t for t, _ in entries], [n for _, n in entries], config.unknown, types.split)
 
 def _last(path):
     "The last token of each sentence, which contains the closing space."
@@ -260,7 +260,7 @@ class MegaBatch:
         self,
         data: TrainingData, # Arrays of the run
         rows: np.ndarray, # Rows of the pairs
-        scrambled: float = 0.0, # Probability that the words of a pair are shuffled
+        probability: float = 0.0, # Probability that the words of a pair are shuffled
         rng: np.random.Generator | None = None, # Random generator of the shuffling
         each: bool = False, # Decide for each sentence instead of each pair
     ):
@@ -268,8 +268,8 @@ class MegaBatch:
         self.rows, self.segments = rows, torch.from_numpy(data.segment[rows])
         self.packs = {f: take_sentences(p, sentences) for f, p in data.packs.items()}
         self.teacher = None if data.teacher is None else data.teacher[sentences]  # (2n, e), without scrambling
-        if scrambled and (word := self.packs.get('word')):
-            self.packs['word'] = Packed(scramble(word.ids, word.offsets, scrambled, rng, each), word.offsets)
+        if probability and (word := self.packs.get('word')):
+            self.packs['word'] = Packed(scramble(word.ids, word.offsets, probability, rng, each), word.offsets)
 
     def __len__(self): return len(self.rows)
 

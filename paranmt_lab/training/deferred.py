@@ -44,13 +44,13 @@ _LEFT = R ** np.arange(GONE + 1.)  # remaining share of a momentum after so many
 @compiled
 def _catch_up(w, moments, last, r, dim, t, sums, epsilon, reference):
     "Move a row by its missed steps up to `t`; `last` holds the steps of its last gradient and of its last move."
-    gradient, moved = last[2 * r], last[2 * r + 1]
-    if moved >= t: return
+    gradient, move = last[2 * r], last[2 * r + 1]
+    if move >= t: return
     last[2 * r + 1] = t
-    since, end = moved + 1 - gradient, len(sums) - 1
+    since, end = move + 1 - gradient, len(sums) - 1
     if gradient == 0 or since >= GONE: return
-    moved_before = _LEFT[since] * sums[min(moved + 1, end)]
-    share = np.float32(moved_before - _LEFT[min(t + 1 - gradient, GONE)] * sums[min(t + 1, end)])
+    sum_before = _LEFT[since] * sums[min(move + 1, end)]
+    share = np.float32(sum_before - _LEFT[min(t + 1 - gradient, GONE)] * sums[min(t + 1, end)])
     floor = np.float32(epsilon if reference else epsilon * np.sqrt(1 - np.exp(LOG2 * gradient)))
     width, row = np.uint64(dim), np.uint64(r) * np.uint64(dim)
     m = row + row
@@ -161,10 +161,10 @@ def read(self:DeferredAdam,
     rows:dict[str, np.ndarray],  # Matrix to distinct rows of it
 ):
     "Bring rows up to date before the caller reads them."
-    for name, chosen in rows.items():
+    for name, numbers in rows.items():
         table = self.tables[name]
         facts = table.dim, self.steps, self.sums, EPSILON, self.reference
-        in_parallel(_read_parallel, _read, *table.arrays(), chosen, *facts)
+        in_parallel(_read_parallel, _read, *table.arrays(), numbers, *facts)
 
 # %% ../../nbs/51_training.deferred.ipynb #8e6d5081
 @patch
@@ -174,18 +174,18 @@ def collect(self:DeferredAdam):
 
 def _due(table):
     "The gradient of a table: a scattered one, if there is no other; else the sparse sum of all; None without any."
-    kept, own = getattr(table.parameter, 'scattered', []), table.parameter.grad
-    if len(kept) == 1 and own is None: return kept[0]
-    parts = [g.summed(table.parameter.shape) for g in kept] + [own] * (own is not None)
+    gradients, own = getattr(table.parameter, 'scattered', []), table.parameter.grad
+    if len(gradients) == 1 and own is None: return gradients[0]
+    parts = [g.summed(table.parameter.shape) for g in gradients] + [own] * (own is not None)
     return sum(parts[1:], parts[0]) if parts else None
 
 @patch
 def step(self:DeferredAdam):
     "Use and clear the gradients; a row that has one without having been read here is brought up to date first."
     due = [(table, _due(table)) for table in self.tables.values()]
-    found = [(table, g if isinstance(g, Scattered) else distinct_gradient(g)) for table, g in due if g is not None]
+    gradients = [(table, g if isinstance(g, Scattered) else distinct_gradient(g)) for table, g in due if g is not None]
     self.steps += 1  # a refused gradient does not count as a step
-    for table, g in found:
+    for table, g in gradients:
         facts = table.dim, self.steps, self.sums, EPSILON, self.reference
         if isinstance(g, Scattered):
             sentences = flat(g.share_nd), g.n.order, g.n.begin, g.owner_t

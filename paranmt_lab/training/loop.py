@@ -132,7 +132,7 @@ def state_dict(
     for name, p in parameters.items():
         if not p.isfinite().all(): raise FloatingPointError(f'{name} is no longer finite at step {optimizer.steps}')
     parts = dict(parameter=parameters, optimizer=optimizer.state(), mean=self.mean.tensors)
-    tensors = {f'{part}/{name}': x for part, named in parts.items() for name, x in named.items()}
+    tensors = {f'{part}/{name}': x for part, group in parts.items() for name, x in group.items()}
     origin = dict(data=self.data.folder.name, world=self.ranks.world)
     return tensors | origin | dict(records=self.probes.records, taken=self.mean.taken)
 
@@ -145,8 +145,8 @@ def load_state_dict(
     "Resume from a state, with the same bits."
     self._check_origin(state)
     def _part(name):
-        named = {k.removeprefix(f'{name}/'): x for k, x in state.items() if k.startswith(f'{name}/')}
-        return {k: x.to(self.ranks.device) for k, x in named.items()}
+        tensors = {k.removeprefix(f'{name}/'): x for k, x in state.items() if k.startswith(f'{name}/')}
+        return {k: x.to(self.ranks.device) for k, x in tensors.items()}
     own = dict(self.encoder.layer.named_parameters())
     for name, p in _part('parameter').items(): own[name].copy_(p)
     self.stepper.optimizer.load(_part('optimizer'))
@@ -206,11 +206,11 @@ def train(
     "Train an encoder, or resume its training."
     origin = Origin(config, s or settings())
     ranks, workers = Ranks(device_of(origin.s)), origin.s.workers
-    with ExitStack() as held:
-        held.enter_context(_device_context(ranks.device))
-        run, learner = _begin(origin, ranks, show if ranks.first else False, held)
+    with ExitStack() as stack:
+        stack.enter_context(_device_context(ranks.device))
+        run, learner = _begin(origin, ranks, show if ranks.first else False, stack)
         if learner is None: return run
-        held.enter_context(torch_threads(max(1, workers // ranks.world)))
+        stack.enter_context(torch_threads(max(1, workers // ranks.world)))
         fit(learner, run, plan_of(learner.config, len(learner.data)), ranks, show, stop)
     return run
 
@@ -236,15 +236,15 @@ def torch_threads(
 def _device_context(device): return torch.cuda.device(device) if torch.device(device).type == 'cuda' else nullcontext()
 
 # %% ../../nbs/52_training.loop.ipynb #e6bd7a60
-def _begin(origin, ranks, show, held):
-    """Run and learner; None if the run is finished. The run is locked as long as `held` is open.
+def _begin(origin, ranks, show, stack):
+    """Run and learner; None if the run is finished. The run is locked as long as `stack` is open.
     A failure removes the new folder."""
     config, runs = origin.config, origin.s.runs
     folder = inside(runs, safe_name(config.run.name, 'run'))
     new = not folder.exists()
     try:
         with ranks.first_alone():  # the first process makes the folder and the arrays for all
-            if ranks.first: held.enter_context(Run.alone(runs, config.run.name))
+            if ranks.first: stack.enter_context(Run.alone(runs, config.run.name))
             corpus = origin.corpus
             run = None if new else Run.create(runs, config.run.name, config, read_fields)
             if run and run.finished: return run, None
@@ -254,8 +254,8 @@ def _begin(origin, ranks, show, held):
             ids = chosen_pairs(corpus, config.data, config.run.seed, record)
             run = run or Run.create(runs, config.run.name, config)
             keep(run, 'selection.json', lambda: record)
-            if (found := run_data(run, ids, origin, show)) is None: return run, None
-        learner = EncoderLearner(origin, *found, run=run)
+            if (data := run_data(run, ids, origin, show)) is None: return run, None
+        learner = EncoderLearner(origin, *data, run=run)
     except Exception:
         if new and ranks.first: shutil.rmtree(folder, ignore_errors=True)
         raise

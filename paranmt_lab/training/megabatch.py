@@ -87,8 +87,8 @@ def mine_slow(
     def negative(k): # Number of a sentence
         best, at = -np.inf, -1
         for j in range(len(unit_kd)):
-            excluded = j // 2 == k // 2 if reference else segments[j // 2] == segments[k // 2]
-            value = (REFERENCE[pool] if reference else -np.inf) if excluded else float(unit_kd[k] @ unit_kd[j])
+            is_excluded = j // 2 == k // 2 if reference else segments[j // 2] == segments[k // 2]
+            value = (REFERENCE[pool] if reference else -np.inf) if is_excluded else float(unit_kd[k] @ unit_kd[j])
             if (k + j) % 2 in sides and value > best: best, at = value, j
         return at
     return [negative(k) for k in range(0, len(unit_kd), 2)], [negative(k) for k in range(1, len(unit_kd), 2)]
@@ -171,8 +171,8 @@ def mine(
 ) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of first and of second sides' negatives; -1 for none
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     groups = torch.arange(len(first)) if reference else torch.as_tensor(segments)
-    excluded = REFERENCE[pool] if reference else -torch.inf
-    return hardest([first, second], Admission(pool, groups.to(first.device), excluded, ceilings, veto), block)
+    substitute = REFERENCE[pool] if reference else -torch.inf
+    return hardest([first, second], Admission(pool, groups.to(first.device), substitute, ceilings, veto), block)
 
 def hardest(
     sides: list[Tensor], # (n, d) vectors of the first and of the second sides, of any length
@@ -232,7 +232,7 @@ def scramble(
 ) -> np.ndarray: # Flat ids, the same sentences in a new order of words
     "Shuffle the words of both sides of each pair, or of neither."
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    if each: chosen = rng.random(len(offsets) - 1) < probability
-    else: chosen = np.repeat(rng.random(len(offsets) // 2) < probability, 2)
-    key = np.where(chosen[sentence], rng.random(len(ids)), np.arange(len(ids)))
+    if each: is_scrambled = rng.random(len(offsets) - 1) < probability
+    else: is_scrambled = np.repeat(rng.random(len(offsets) // 2) < probability, 2)
+    key = np.where(is_scrambled[sentence], rng.random(len(ids)), np.arange(len(ids)))
     return ids[np.lexsort((key, sentence))]

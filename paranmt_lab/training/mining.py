@@ -93,8 +93,8 @@ def errors(
     dim:int,            # Numbers of a vector
 ) -> tuple[float, float, float]: # Most error, as shares of |r||r'|, of |s| + |s'| and |r| + |r'|, and of the number
     "Bound of the error of a screened number, in three parts."
-    sums, written = 2.0**-14 * max(1, dim / 512), 2 * ROUNDING[dtype]  # longer sums err more
-    return written + written**2 + sums, written**2 + 2 * sums + 2.0**-22, ROUNDING[dtype]
+    sums, rounding = 2.0**-14 * max(1, dim / 512), 2 * ROUNDING[dtype]  # longer sums err more
+    return rounding + rounding**2 + sums, rounding**2 + 2 * sums + 2.0**-22, ROUNDING[dtype]
 
 # %% ../../nbs/50_training.mining.ipynb #6bfa5c57
 @compiled
@@ -104,9 +104,9 @@ def _error(length, along, far, beside, shares):
 
 # %% ../../nbs/50_training.mining.ipynb #fadfc6f6
 @compiled
-def _in_order(row, turned):
+def _in_order(row, mask):
     "Turn bits of numbers into whole numbers of the same order, and back."
-    for j in range(len(row)): row[j] = row[j] ^ turned if row[j] < 0 else row[j]
+    for j in range(len(row)): row[j] = row[j] ^ mask if row[j] < 0 else row[j]
 
 @compiled
 def _top(row):
@@ -131,8 +131,8 @@ def _floor(least, error, share, lift):
     wide, value = np.empty(1, np.int32), least - error
     wide.view(np.float32)[0] = value - 1.01 * share * abs(value) - 1e-30
     bits = wide[0] >> lift
-    ordered = bits ^ (0x7fff if lift else 0x7fffffff) if bits < 0 else bits
-    return ordered - 1  # one less, since cutting bits off rounds towards zero
+    number = bits ^ (0x7fff if lift else 0x7fffffff) if bits < 0 else bits
+    return number - 1  # one less, since cutting bits off rounds towards zero
 
 # %% ../../nbs/50_training.mining.ipynb #cfaf6209
 STRETCH = 128
@@ -154,7 +154,7 @@ def _largest(x):
 @compiled
 def _search_rows(block, units1, units2, numbers2, best, at, length1, along1, length2, along2, shares, lift):
     "For each row of a screened block, the best of its columns; how many were decided."
-    decided, width, share = 0, block.shape[1], shares[2]
+    count, width, share = 0, block.shape[1], shares[2]
     ends = np.minimum(np.arange(STRETCH, width + STRETCH, STRETCH), width)
     far, beside = length2[ends - 1], np.array([_largest(along2[end - min(STRETCH, end):end]) for end in ends])
     tops, errors = np.empty(len(far)), np.empty(len(far))
@@ -169,9 +169,9 @@ def _search_rows(block, units1, units2, numbers2, best, at, length1, along1, len
             floor = _floor(least, errors[s], share, lift)
             for j in range(s * STRETCH, ends[s]):
                 if block[i, j] < floor: continue
-                value, number, decided = _dot(units1[i], units2[j]), numbers2[j], decided + 1
+                value, number, count = _dot(units1[i], units2[j]), numbers2[j], count + 1
                 if value > best[i] or (value == best[i] and number < at[i]): best[i], at[i] = value, number
-    return decided
+    return count
 
 # %% ../../nbs/50_training.mining.ipynb #f38f5469
 @compiled
@@ -189,7 +189,7 @@ def _reach(row, floors):
 @compiled
 def _search_columns(block, units1, units2, numbers1, least, best, at, length1, along1, length2, along2, shares, lift):
     "For each column, the best row; `least` is how good that is at least. The number of cosines that were worked out."
-    decided, share, far, beside = 0, shares[2], length1[len(block) - 1], _largest(along1)
+    count, share, far, beside = 0, shares[2], length1[len(block) - 1], _largest(along1)
     top = block[0].copy()
     for i in range(1, len(block)): _raise(block[i], top)
     floors = np.empty_like(top)
@@ -203,9 +203,9 @@ def _search_columns(block, units1, units2, numbers1, least, best, at, length1, a
             if _reach(piece, floor) == 0: continue
             for j in range(len(piece)):
                 if piece[j] < floor[j]: continue
-                k, value, number, decided = start + j, _dot(units1[i], units2[start + j]), numbers1[i], decided + 1
+                k, value, number, count = start + j, _dot(units1[i], units2[start + j]), numbers1[i], count + 1
                 if value > best[k] or (value == best[k] and number < at[k]): best[k], at[k] = value, number
-    return decided
+    return count
 
 # %% ../../nbs/50_training.mining.ipynb #80cd2f9f
 @compiled
@@ -246,9 +246,9 @@ def block(self:_Miner,
     "Search the block that begins with row `start` of the product of two sides; how many were decided."
     one, other, column = self.screens[a], self.screens[b], start if a == b else 0
     rows, columns = slice(start, min(start + BLOCK, self.n)), slice(column, None)
-    screened = self.room[:(rows.stop - start) * (self.n - column)].view(rows.stop - start, self.n - column)
-    torch.mm(one.left[rows], other.right[columns].T, out=screened)
-    bits, units = screened.view(self.integer).numpy(), (one.unit_nd[rows], other.unit_nd[columns])
+    product = self.room[:(rows.stop - start) * (self.n - column)].view(rows.stop - start, self.n - column)
+    torch.mm(one.left[rows], other.right[columns].T, out=product)
+    bits, units = product.view(self.integer).numpy(), (one.unit_nd[rows], other.unit_nd[columns])
     _in_order(bits.reshape(-1), np.iinfo(bits.dtype).max)
     _exclude(bits, one.order[rows], column, places, *self.groups)
     facts = (one.length_n[rows], one.along_n[rows], other.length_n[columns], other.along_n[columns],
@@ -297,11 +297,11 @@ def _search(sides, dtype, groups, pool, threads, share):
 
 # %% ../../nbs/50_training.mining.ipynb #5241bd94
 def best_of(
-    found:list[tuple[np.ndarray, np.ndarray]],  # Of several: cosines and sentence numbers, [2, n] each; -1: none
+    results:list[tuple[np.ndarray, np.ndarray]], # Of several: cosines and sentence numbers, [2, n] each; -1: none
 ) -> tuple[np.ndarray, np.ndarray]:             # The best of them
     "Put together what several threads or processes have found; of equal cosines the lowest number."
-    best, at = found[0]
-    for other, number in found[1:]:
+    best, at = results[0]
+    for other, number in results[1:]:
         better = (other > best) | ((other == best) & (number < at) & (number >= 0))
         best, at = np.where(better, other, best), np.where(better, number, at)
     return best, at
@@ -312,8 +312,8 @@ def _as_published(best, at, pool):
     poor = np.float32(REFERENCE[pool])
     side = dict(both=[[0], [0]], same=[[0], [1]], opposite=[[1], [0]])[pool]  # of the own pair, for each side
     own = 2 * np.arange(at.shape[1]) + np.array(side)
-    chosen = (best < poor) | ((best == poor) & (own < at)) | (at < 0) & (poor > -np.inf)
-    return np.where(chosen, own, at)
+    is_own = (best < poor) | ((best == poor) & (own < at)) | (at < 0) & (poor > -np.inf)
+    return np.where(is_own, own, at)
 
 # %% ../../nbs/50_training.mining.ipynb #cf74501a
 SMALL = 200  # pairs up to which this is faster than a screen
@@ -355,7 +355,7 @@ def mine_compiled(
     reference:bool=False,   # Exclude as the published programs do: the own pair only, by a poor similarity
     half:bool|None=None,    # Screen in bfloat16; None: where the processor can, and up to `SMALL` pairs no screen
     share:tuple[int, int]=(0, 1),  # Number of this process, and of processes that each search a part of the pool
-    together:Callable=lambda found: [found],  # Gives what all processes have found, from what this one has
+    together:Callable=lambda own: [own],  # Gives what all processes have found, from what this one has
 ) -> tuple[Tensor, Tensor]: # Sentence numbers (2 * pair + side) of first and of second sides' negatives; -1 for none
     "The hardest admissible negative of each sentence of a mega-batch, ties to the lowest number."
     if not len(first): return (torch.empty(0, dtype=torch.int64),) * 2

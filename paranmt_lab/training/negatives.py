@@ -28,11 +28,11 @@ def admission_of(
     opinion: Opinion | None = None, # Of the run's judge
 ) -> Admission: # On the device of the vectors
     "The sentences that may be negatives under the settings of a run."
-    published = config.exclude == 'pair'
-    groups = torch.arange(len(vectors)) if published else segments
-    excluded = REFERENCE[config.negatives] if published else -torch.inf
+    by_pair = config.exclude == 'pair'
+    groups = torch.arange(len(vectors)) if by_pair else segments
+    substitute = REFERENCE[config.negatives] if by_pair else -torch.inf
     apart = config.apart > -2 and epoch >= config.apart_from
-    return Admission(config.negatives, groups.to(vectors.device), excluded,
+    return Admission(config.negatives, groups.to(vectors.device), substitute,
                      ceilings(*vectors.unbind(1), config.apart) if apart else None,
                      judged(*opinion, config.judge_above) if opinion else None)
 
@@ -47,6 +47,6 @@ def hardest_negatives(
 ) -> np.ndarray: # (2, n) sentence numbers of the negatives of first and of second sides; -1 for none
     "The hardest admissible negatives among some pairs, under the settings of a run."
     sides, admission = vectors.unbind(1), admission_of(config, epoch, vectors, segments, opinion)
-    if admission.ceilings is not None or admission.veto: found = hardest(sides, admission)
-    else: found = search(*sides, segments, config.negatives, config.exclude == 'pair')
-    return np.stack([x.cpu().numpy() for x in found])
+    if admission.ceilings is not None or admission.veto: numbers = hardest(sides, admission)
+    else: numbers = search(*sides, segments, config.negatives, config.exclude == 'pair')
+    return np.stack([x.cpu().numpy() for x in numbers])

@@ -79,8 +79,8 @@ def check(self: Origin):
     "Raise an error if an encoder, judge, teacher or development set is missing or unsuitable."
     config, features = self.config.encoder, features_of(self.config.encoder.model)
     development_set(self.s, self.config.run.development)
-    opened = dict(judge=self.judge, teacher=self.teacher, start=self.start)  # a name that cannot be opened is refused
-    if opened['start'] is not None: return
+    models = dict(judge=self.judge, teacher=self.teacher, start=self.start)  # a name that cannot be opened is refused
+    if models['start'] is not None: return
     if self.vectors_file and 'word' not in features:
         raise ValueError(f'vectors = {config.vectors!r} are vectors of words, and model = {config.model!r} reads none: '
                          'leave them out, or train WORD')

@@ -24,8 +24,8 @@ def config_of(
     run:Run,        # A run of an encoder
 ) -> TrainConfig:   # Its config
     "The config of a run; fields that were added later have their defaults."
-    known = {f.name for _, f in flat_fields(TrainConfig)}
-    values = {name: x for name, x in read_fields(run.config).items() if name in known}
+    names = {f.name for _, f in flat_fields(TrainConfig)}
+    values = {name: x for name, x in read_fields(run.config).items() if name in names}
     return build(TrainConfig, **{'name': run.name} | values)
 
 def own_selection(

@@ -58,7 +58,7 @@ def record(
     epoch: int, # From 0
     mega: MegaBatch, # n pairs
     vectors: Tensor, # (n, 2, d) their vectors
-    mined: np.ndarray, # (2, n) their negatives in the training
+    negatives: np.ndarray, # (2, n) their negatives in the training
     opinion: Opinion | None = None, # Of the run's judge
 ):
     "Record the negatives of the probes among these pairs, for each value of M."
@@ -74,9 +74,9 @@ def record(
             part = opinion and (opinion[0][piece], opinion[1][piece])
             admission = admission_of(config.mining, epoch, vectors[piece], mega.segments[piece], part)
             for i in probes[starts == start] - start:
-                known = mined[:, i] if m == own else None
+                own_negatives = negatives[:, i] if m == own else None
                 where, ids = dict(epoch=epoch, megabatch=m), self.pair_id[mega.rows[piece]]
-                self.note(where, ids, units[piece], admission, i, known)
+                self.note(where, ids, units[piece], admission, i, own_negatives)
 
 # %% ../../nbs/52_training.probes.ipynb #fb133e44
 @patch
@@ -87,12 +87,12 @@ def note(
     units: Tensor, # (n, 2, d) their vectors, of length 1
     admission: Admission, # Segments of these pairs
     i: int, # Index of a probe among them
-    mined: np.ndarray | None, # (2,) its negatives in the training; None: the hardest of the piece
+    negatives: np.ndarray | None, # (2,) its negatives in the training; None: the hardest of the piece
 ):
     "Record both sides of one probe. The pool contains the sentences that the settings admit, before a judge's veto."
     partner = float(units[i, 0] @ units[i, 1])
     for side in (0, 1):
-        k = int(mined[side]) if mined is not None else _top(*candidates(admission, units, i, side))
+        k = int(negatives[side]) if negatives is not None else _top(*candidates(admission, units, i, side))
         if k < 0: continue
         negative = dict(negative_pair_id=int(ids[k // 2]), negative_side=k % 2 + 1, cosine_partner=partner)
         cosine = float(units[i, side] @ units[k // 2, k % 2])

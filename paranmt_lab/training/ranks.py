@@ -42,11 +42,11 @@ def gather(self:Ranks,
 # %% ../../nbs/51_training.ranks.ipynb #e2a39d07
 @patch
 def together(self:Ranks,
-    found:tuple[np.ndarray, np.ndarray],       # [2, n] cosines and sentence numbers of this process
+    own:tuple[np.ndarray, np.ndarray],         # [2, n] cosines and sentence numbers of this process
 ) -> list[tuple[np.ndarray, np.ndarray]]:      # Of all processes
     "The results of all processes."
-    if self.world == 1: return [found]
-    best, at = (torch.from_numpy(x).to(self.device) for x in found)
+    if self.world == 1: return [own]
+    best, at = (torch.from_numpy(x).to(self.device) for x in own)
     all_best, all_at = ([torch.empty_like(x) for _ in range(self.world)] for x in (best, at))
     dist.all_gather(all_best, best)
     dist.all_gather(all_at, at)
@@ -78,8 +78,8 @@ def _sparse_sum(self:Ranks, p):
     def everybody(
         x,  # [m, ...] rows of this process
     ):
-        room, found = x.new_zeros(most, *x.shape[1:]), [x.new_empty(most, *x.shape[1:]) for _ in sizes]
+        room, parts = x.new_zeros(most, *x.shape[1:]), [x.new_empty(most, *x.shape[1:]) for _ in sizes]
         room[:len(x)] = x
-        dist.all_gather(found, room)
-        return torch.cat([y[:int(n)] for y, n in zip(found, sizes)])
+        dist.all_gather(parts, room)
+        return torch.cat([y[:int(n)] for y, n in zip(parts, sizes)])
     return torch.sparse_coo_tensor(everybody(rows)[None], everybody(values), p.shape, check_invariants=False)

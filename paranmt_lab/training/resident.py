@@ -71,18 +71,18 @@ class Resident:
         weights:Sequence[Tensor],       # [r, d] leaves that have gradients, one for each feature, on the device
         sentences:Sequence[Sentences],  # Their features, on the device; sentence 2 * pair + side
         rates:np.ndarray|float=1e-3,    # [T] learning rates of the steps; the last one holds from there on
-        joined:str='concat',            # How several become one: `concat` (each at unit length), `plain`, `sum`
+        combination:str='concat',       # How several become one: `concat` (each at unit length), `plain`, `sum`
         margin:float=0.4,               # Of the loss
         sides:int=2,                    # 2: hinges of both sides, 1: of the first
         batch:int=100,                  # Pairs of a mini-batch
     ):
-        self.weights, self.sentences, self.joined = list(weights), list(sentences), joined
+        self.weights, self.sentences, self.joined = list(weights), list(sentences), combination
         self.margin, self.sides, self.batch = margin, sides, batch
         self.device, self.steps, self.graphs = self.weights[0].device, 0, {}
         self.rates = np.atleast_1d(np.asarray(rates, np.float64))
-        recorded, zero = self.device.type == 'cuda', torch.zeros((), device=self.device)
-        rate = zero.clone() if recorded else 0.0
-        self.adam = torch.optim.Adam(self.weights, lr=rate, fused=True, capturable=recorded)
+        on_gpu, zero = self.device.type == 'cuda', torch.zeros((), device=self.device)
+        rate = zero.clone() if on_gpu else 0.0
+        self.adam = torch.optim.Adam(self.weights, lr=rate, fused=True, capturable=on_gpu)
         for w in self.weights:
             w.grad = torch.zeros_like(w)
             moments = dict(exp_avg=torch.zeros_like(w), exp_avg_sq=torch.zeros_like(w))
@@ -199,6 +199,6 @@ def mega_batch(
     "Encode, mine, and take a training step for each mini-batch."
     sentences = 2 * rows[:, None] + [0, 1]
     vectors = encode(learner, sentences.ravel()).view(len(rows), 2, -1)
-    mined = mine(*vectors.unbind(1), torch.as_tensor(segments, device=learner.device), pool)
-    negatives = torch.stack(mined).cpu().numpy()
+    numbers = mine(*vectors.unbind(1), torch.as_tensor(segments, device=learner.device), pool)
+    negatives = torch.stack(numbers).cpu().numpy()
     return learn(learner, sentences, negatives)[0]

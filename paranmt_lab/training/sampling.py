@@ -53,11 +53,11 @@ def mega_sizes(
     "How an epoch is cut into mega-batches."
     size, sizes = largest if not grow else 1, []
     for _ in range(epoch + 1):
-        sizes, done = [], 0
-        while done < batches:
-            sizes.append(min(size, batches - done))
-            passed = (done + sizes[-1]) // grow - done // grow if grow else 0
-            size, done = min(size + passed, largest), done + sizes[-1]
+        sizes, count = [], 0
+        while count < batches:
+            sizes.append(min(size, batches - count))
+            steps = (count + sizes[-1]) // grow - count // grow if grow else 0
+            size, count = min(size + steps, largest), count + sizes[-1]
     return sizes
 
 # %% ../../nbs/50_training.sampling.ipynb #178eb6b6

@@ -63,11 +63,11 @@ def _on_cpu(device): return torch.device(device).type == 'cpu'
 
 def _optimizer(layer, config, data, ranks):
     "Dense Adam, or deferred Adam where possible."
-    postponed = _on_cpu(ranks.device) and not (config.pull or config.clip)
+    is_deferred = _on_cpu(ranks.device) and not (config.pull or config.clip)
     rates = learning_rates(config, len(data), config.batch_size * ranks.world)
-    layer.train_with(postponed, config.dropout, config.word_dropout)
+    layer.train_with(is_deferred, config.dropout, config.word_dropout)
     parameters, lasagne = dict(layer.named_parameters()), config.epsilon == 'lasagne'
-    if not postponed: return DenseAdam(parameters, rates, lasagne, config.decay, config.pull, config.clip)
+    if not is_deferred: return DenseAdam(parameters, rates, lasagne, config.decay, config.pull, config.clip)
     optimizer = DeferredAdam(parameters, rates, lasagne, config.decay)
     if ranks.world == 1: optimizer.collect()
     return optimizer
@@ -142,17 +142,17 @@ def step(
     own, device = self.ranks.share(pairs), self.ranks.device
     who, share = np.stack([2 * own, 2 * own + 1, *negatives[:, own]]), len(own) / len(pairs)
     cosines, lesson = self.compare(mega, who)
-    found = cosines.detach().cpu().numpy().reshape(3, -1).copy()
-    found[1:][who[2:] < 0] = -np.inf
-    taught = math.nan if lesson is None else self.ranks.total(float(lesson.detach()) * share)
-    loss, slopes = self.loss(found, share, taught)
-    wanted = [(cosines, torch.from_numpy(slopes.ravel()).to(device))]
-    if lesson is not None: wanted.append((lesson, torch.full_like(lesson, share * self.config.teacher_weight)))
-    torch.autograd.backward(*zip(*wanted))
+    values = cosines.detach().cpu().numpy().reshape(3, -1).copy()
+    values[1:][who[2:] < 0] = -np.inf
+    teacher_part = math.nan if lesson is None else self.ranks.total(float(lesson.detach()) * share)
+    loss, slopes = self.loss(values, share, teacher_part)
+    outputs = [(cosines, torch.from_numpy(slopes.ravel()).to(device))]
+    if lesson is not None: outputs.append((lesson, torch.full_like(lesson, share * self.config.teacher_weight)))
+    torch.autograd.backward(*zip(*outputs))
     self.ranks.sum_named_gradients(self.parameters, self.layer.sparse)
     self.optimizer.step()
-    found = self.ranks.gather(torch.from_numpy(found.T).to(device), len(pairs)).T.cpu().numpy()
-    return Step(loss, found[0], found[1:], taught)
+    values = self.ranks.gather(torch.from_numpy(values.T).to(device), len(pairs)).T.cpu().numpy()
+    return Step(loss, values[0], values[1:], teacher_part)
 
 # %% ../../nbs/52_training.steppers.ipynb #2d178611
 @patch
@@ -177,14 +177,14 @@ def loss(
     self: AutogradStepper,
     cosines: np.ndarray, # (3, b) of this process
     share: float, # Its share of the mini-batch
-    taught: float = math.nan, # The teacher's part of the loss of the whole mini-batch; nan without one
+    teacher_part: float = math.nan, # The teacher's part of the loss of the whole mini-batch; nan without one
 ) -> tuple[float, np.ndarray]: # Loss of the whole mini-batch, (3, b) its slopes
     "The loss, summed over the processes, and its slopes."
     config, slopes = self.config, np.zeros_like(cosines)
     value, sides = 0.0, slice(1, 1 + config.sides)
     if share: value, slopes[0], slopes[sides] = LOSSES[config.loss](cosines[0], cosines[sides], config.margin)
     value = self.ranks.total(float(value * share))
-    if not math.isnan(taught): value += self.config.teacher_weight * taught
+    if not math.isnan(teacher_part): value += self.config.teacher_weight * teacher_part
     if not math.isfinite(value): raise FloatingPointError(f'the loss is {value} at step {self.optimizer.steps + 1}')
     return value, slopes * np.float32(share)
 
@@ -268,11 +268,11 @@ def steps(
     negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
 ) -> Iterator[Step]: # The metrics of each mini-batch
     "One optimizer step for each mini-batch; metrics are reported after all steps."
-    self.resident.steps = done = self.optimizer.steps
+    self.resident.steps = before = self.optimizer.steps
     losses, cosines = learn(self.resident, _sentences(mega), negatives)
     cosines[1:][negatives < 0] = -np.inf
-    broken = ~np.isfinite(losses)
-    if broken.any(): raise FloatingPointError(f'the loss is {losses[broken][0]} at step {done + 1 + broken.argmax()}')
+    bad = ~np.isfinite(losses)
+    if bad.any(): raise FloatingPointError(f'the loss is {losses[bad][0]} at step {before + 1 + bad.argmax()}')
     for loss, pairs in zip(losses, batches_of(np.arange(len(mega)), self.resident.batch)):
         self.optimizer.steps += 1
         yield Step(float(loss), cosines[0, pairs], cosines[1:, pairs])
@@ -294,8 +294,8 @@ def stepper_kind(
     "Choose the stepper of a run."
     if processes > 1 or not layer.as_averages() or not plain(config.optimizer): return AutogradStepper
     if _on_cpu(device): return CompiledStepper
-    published = config.optimizer.epsilon == 'lasagne' or config.mining.exclude == 'pair'
-    return AutogradStepper if published or config.optimizer.teacher else ResidentStepper
+    as_reference = config.optimizer.epsilon == 'lasagne' or config.mining.exclude == 'pair'
+    return AutogradStepper if as_reference or config.optimizer.teacher else ResidentStepper
 
 # %% ../../nbs/52_training.steppers.ipynb #26f5e611
 def figures_of(

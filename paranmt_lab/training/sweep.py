@@ -40,9 +40,9 @@ def outcome(
     run:Run,   # Finished, stopped, or failed
 ) -> dict:     # Status, pairs, steps, development scores (last, best, and at which epoch), yearly means (Pearson x 100)
     "Status and scores of a run."
-    metrics, done = run.metrics(), run.finished or {}
+    metrics, end = run.metrics(), run.finished or {}
     scores = metrics.development.dropna() if 'development' in metrics else pd.Series(dtype=float)
-    facts = dict(status='finished' if done else UNFINISHED, pairs=done.get('pairs'), steps=done.get('steps'))
+    facts = dict(status='finished' if end else UNFINISHED, pairs=end.get('pairs'), steps=end.get('steps'))
     if len(scores):
         best_epoch = round(metrics.epoch[scores.idxmax()])
         facts |= dict(last=scores.iloc[-1], best=scores.max(), best_epoch=best_epoch)
@@ -80,8 +80,8 @@ def _check(name, configs):
     "Raise an error for a sweep without runs, or with two runs of one name."
     if not configs: raise ValueError(f'the sweep {name!r} has no runs; give it at least one config')
     names = [c.run.name for c in configs]
-    if doubled := sorted({n for n in names if names.count(n) > 1}):
-        raise ValueError(f'two runs of the sweep have one name: {doubled}')
+    if duplicates := sorted({n for n in names if names.count(n) > 1}):
+        raise ValueError(f'two runs of the sweep have one name: {duplicates}')
 
 def _table(configs, outcomes):
     "One row for each run: its name, the varied fields, and its result."
@@ -132,8 +132,8 @@ def over_seeds(
     fields = [f for f in fields if f != 'seed']
     rows = []
     for values, runs in table.groupby(fields or (lambda _: 0), sort=False, dropna=False):
-        named = dict(zip(fields, values if isinstance(values, tuple) else (values,)))
-        row = named | dict(seeds=int(runs[figures].notna().any(axis=1).sum()) if figures else 0)
+        facts = dict(zip(fields, values if isinstance(values, tuple) else (values,)))
+        row = facts | dict(seeds=int(runs[figures].notna().any(axis=1).sum()) if figures else 0)
         for name in figures: row |= dict(zip((name, f'{name} low', f'{name} high'), interval(runs[name])))
         rows.append(row)
     return pd.DataFrame(rows)

@@ -103,17 +103,17 @@ def _numbered(self:EncodingJob):
 @patch
 def unread(self:EncodingJob,
     rows:np.ndarray,  # [2n] numbers of the sentences
-    done:int,         # Number of distinct sentences encoded before
+    count:int,        # Number of distinct sentences encoded before
 ) -> Iterator[list[str]]: # Pieces of distinct sentences, in the order of their numbers
     "The sentences that remain to be encoded."
     at, piece = 0, []
     for batch in usable(self.corpus, self.ids, self.columns):
         for k, sentence in enumerate(sides(batch), at):
-            if rows[k] != done + len(piece): continue
+            if rows[k] != count + len(piece): continue
             piece.append(sentence)
             if len(piece) < PIECE: continue
             yield piece
-            done, piece = done + len(piece), []
+            count, piece = count + len(piece), []
         at += 2 * len(batch)
     if piece: yield piece
 
@@ -127,30 +127,30 @@ def read(self:EncodingJob,
     "Encode the remaining sentences."
     if self.complete: return SentenceVectors(self.folder)
     with locked(self.folder):
-        rows, done = self._numbered(), self.state.get('done', 0)
+        rows, count = self._numbered(), self.state.get('done', 0)
         distinct = int(rows.max()) + 1
-        vectors = self._vectors((distinct, encoder.dim), done)
-        with Progress(distinct, 'sentences read', folder, done, show) as progress:
-            for piece in self.unread(rows, done):
+        vectors = self._vectors((distinct, encoder.dim), count)
+        with Progress(distinct, 'sentences read', folder, count, show) as progress:
+            for piece in self.unread(rows, count):
                 if progress.stopping: return None
-                vectors[done:done + len(piece)] = _half(encoder.encode(piece), piece, self.about['identity'])
+                vectors[count:count + len(piece)] = _half(encoder.encode(piece), piece, self.about['identity'])
                 vectors.flush()
-                done += len(piece)
-                write_json(self.folder / 'vectors.json', self.about | dict(distinct=distinct, done=done))
+                count += len(piece)
+                write_json(self.folder / 'vectors.json', self.about | dict(distinct=distinct, done=count))
                 progress.advance(len(piece))
     return SentenceVectors(self.folder)
 
 def _half(x_nd, sentences, identity):
     "Vectors in half precision, all of them finite."
     with np.errstate(over='ignore'): x_nd = np.asarray(x_nd, np.float32).astype(np.float16)
-    broken = ~np.isfinite(x_nd).all(1)
-    if not broken.any(): return x_nd
+    bad = ~np.isfinite(x_nd).all(1)
+    if not bad.any(): return x_nd
     raise FloatingPointError(f"{identity['name']} gives a sentence no finite vector in half precision: "
-                             f'{sentences[broken.argmax()][:80]!r}')
+                             f'{sentences[bad.argmax()][:80]!r}')
 
 @patch
-def _vectors(self:EncodingJob, shape, done):
+def _vectors(self:EncodingJob, shape, count):
     "The file of vectors, a new one at the first call."
     path = self.folder / 'vectors.npy'
-    if done: return np.lib.format.open_memmap(path, 'r+')
+    if count: return np.lib.format.open_memmap(path, 'r+')
     return np.lib.format.open_memmap(path, 'w+', np.float16, shape)
