@@ -29,8 +29,8 @@ def distinct_sentences(
     "Ids of the first pairs with each sentence of a column."
     if column not in SIDES: raise ValueError(f"column {column!r}, expected {', '.join(SIDES)}")
     name = quoted(column)
-    found = corpus.query(f"SELECT min(pair_id) AS pair_id FROM pairs WHERE {name} <> '' GROUP BY {name} ORDER BY 1")
-    return found.pair_id.to_numpy(np.int64)
+    table = corpus.query(f"SELECT min(pair_id) AS pair_id FROM pairs WHERE {name} <> '' GROUP BY {name} ORDER BY 1")
+    return table.pair_id.to_numpy(np.int64)
 
 # %% ../../nbs/45_neighbours.vectors.ipynb #8a27b1c4
 BLOCK = 50_000 # Vectors of a file
@@ -86,12 +86,12 @@ class SentenceVectors:
     ) -> np.ndarray:           # float32 [len(numbers), dim]
         "Some vectors."
         numbers = np.asarray(numbers, np.int64)
-        found = np.empty((len(numbers), self.dim), np.float32)
+        vectors = np.empty((len(numbers), self.dim), np.float32)
         for block in np.unique(numbers // BLOCK):
             at = numbers // BLOCK == block
             size = min(BLOCK, len(self) - block * BLOCK)
-            found[at] = _load(_block_file(self.folder, block), size)[numbers[at] % BLOCK]
-        return found
+            vectors[at] = _load(_block_file(self.folder, block), size)[numbers[at] % BLOCK]
+        return vectors
 
     def sentences(self,
         numbers:Sequence[int], # Rows
@@ -113,8 +113,8 @@ def _identity(encoder):
 def _encode_blocks(corpus, encoder, column, folder, ids, show):
     "Encode the blocks that are not there; whether all are there now."
     starts = [first for first in range(0, len(ids), BLOCK) if not _block_file(folder, first // BLOCK).exists()]
-    done = len(ids) - sum(len(ids[first:first + BLOCK]) for first in starts)
-    with Progress(len(ids), 'sentences', folder, done=done, show=show) as progress:
+    count = len(ids) - sum(len(ids[first:first + BLOCK]) for first in starts)
+    with Progress(len(ids), 'sentences', folder, done=count, show=show) as progress:
         for first in starts:
             if progress.stopping: return False
             texts = corpus.pairs_by_id(ids[first:first + BLOCK], [column])[column].tolist()
@@ -140,7 +140,7 @@ def build_vectors(
 ) -> SentenceVectors|None:   # None if it was stopped; the same call resumes
     "Encode the distinct sentences of a corpus, resume it, or find their vectors."
     identity = _identity(encoder)
-    if found := open_vectors(corpus, identity, column): return found
+    if vectors := open_vectors(corpus, identity, column): return vectors
     folder = vectors_folder(corpus, identity, column)
     if not (folder / 'ids.npy').exists(): _save(folder / 'ids.npy', distinct_sentences(corpus, column))
     ids = np.load(folder / 'ids.npy', allow_pickle=False)
