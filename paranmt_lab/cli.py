@@ -66,8 +66,8 @@ class LazyCommand(TyperCommand):
     def load(self):
         "The command with its options."
         module, _, group = self.place.partition('.')
-        made = typer.main.get_command(getattr(import_module(f'paranmt_lab.{module}'), group))
-        return getattr(made, 'commands', {self.name: made})[self.name]
+        command = typer.main.get_command(getattr(import_module(f'paranmt_lab.{module}'), group))
+        return getattr(command, 'commands', {self.name: command})[self.name]
 
     def make_context(
         self,
@@ -81,14 +81,14 @@ class LazyCommand(TyperCommand):
 
 def _lazy_commands():
     "Names at the root to lazy commands, or to groups of them."
-    made = {}
+    commands = {}
     for words in COMMANDS:
         group, _, name = words.rpartition(' ')
-        if not group: made[name] = LazyCommand(words)
+        if not group: commands[name] = LazyCommand(words)
         else:
             empty = TyperGroup(name=group, help=GROUPS[group], no_args_is_help=True, rich_markup_mode='markdown')
-            made.setdefault(group, empty).commands[name] = LazyCommand(words)
-    return made
+            commands.setdefault(group, empty).commands[name] = LazyCommand(words)
+    return commands
 
 class Program(TyperGroup):
     "The root of the command line."
@@ -155,8 +155,8 @@ def report(
 app = typer.Typer(cls=Program, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode='markdown',
                   context_settings=dict(help_option_names=['-h', '--help']))
 
-def _show_version(wanted):
-    if not wanted: return
+def _show_version(is_set):
+    if not is_set: return
     typer.echo(f'paranmt {__version__}')
     raise typer.Exit()
 

@@ -226,8 +226,8 @@ def _ask(scale):
 # %% ../nbs/70_cli_annotate.ipynb #9185d8e2
 def _show_pair(row, marks):
     "Show a disputed pair to the person who decides."
-    known = f': strength {row.strength}, fluency {row.fluency}' if marks else ''
-    show_note(f'\nitem {row.item}{known}', 'bold')
+    labels = f': strength {row.strength}, fluency {row.fluency}' if marks else ''
+    show_note(f'\nitem {row.item}{labels}', 'bold')
     for name in TEXTS:
         if isinstance(text := getattr(row, name), str): show_note(f'{name:11} {visible(text)}', '')
 
@@ -273,8 +273,8 @@ def adjudicate_(
         return show_note(f'Decided, as event {event:,}.')
     table = disputes(log, campaign)
     if not len(table):
-        decided = ': every dispute has a decision' if len(disputes(log, campaign, complete=True)) else ''
-        return show_note(f'Nothing is in dispute{decided}.')
+        reason = ': every dispute has a decision' if len(disputes(log, campaign, complete=True)) else ''
+        return show_note(f'Nothing is in dispute{reason}.')
     if by: _decide_each(log, campaign, by, table, how, remarks)
     else: _show_disputes(table, campaign)
 

@@ -21,14 +21,14 @@ def _column(text): return int(text) if text.isdecimal() else text
 
 def _measures(texts):
     "COLUMN=NAME or COLUMN as measure to column."
-    found = {}
+    measures = {}
     for text in texts:
         column, _, name = text.partition('=')
         name = name or column
-        if not column or name.isdecimal() or name in found:
+        if not column or name.isdecimal() or name in measures:
             raise typer.BadParameter(f'{text!r} is not COLUMN or COLUMN=NAME, each name once', param_hint='--measure')
-        found[name] = _column(column)
-    return found
+        measures[name] = _column(column)
+    return measures
 
 @command(import_app, 'import', example='paranmt import cs-en corpus.tsv --source-lang cs --licence CC0-1.0')
 def import_(
@@ -46,9 +46,9 @@ def import_(
 ):
     "Import bitext or ready pairs. Unreadable rows go to the corpus' rejects with file, line and reason."
     from paranmt_lab.bitext.importing import import_bitext, import_summary
-    chosen = values_of(columns.split(','), _column, '--columns', 'ROLE=COLUMN,ROLE=COLUMN') if columns else None
+    roles = values_of(columns.split(','), _column, '--columns', 'ROLE=COLUMN,ROLE=COLUMN') if columns else None
     corpus = import_bitext(files, name, format=format or None, source_lang=source_lang,
-                           corpus=domain or None, licence=licence or None, columns=chosen,
+                           corpus=domain or None, licence=licence or None, columns=roles,
                            shard_rows=shard_rows, limit=limit or None, measures=_measures(measure))
     show_table(import_summary(corpus), f'Corpus {name}: {corpus.rows:,} pairs')
 
@@ -113,9 +113,9 @@ def corpus_export(
     "Export a corpus as one file or as a data set."
     from paranmt_lab.exchange.files import export_corpus
     from paranmt_lab.state import require_whole
-    [opened] = _opened([corpus])
-    require_whole(opened, measures=True)
-    counts = export_corpus(opened, out, columns or None, score, force)
+    [data] = _opened([corpus])
+    require_whole(data, measures=True)
+    counts = export_corpus(data, out, columns or None, score, force)
     show_table([counts], str(out))
     if out.is_dir(): show_note(f"datasets.load_dataset('{out}')")
 
@@ -132,8 +132,8 @@ def corpus_import(
     "Import the published ParaNMT, or a file like it. Bad rows go to the corpus' rejects with file, row and reason."
     from paranmt_lab.bitext.importing import import_summary
     from paranmt_lab.exchange.paranmt import import_paranmt
-    made = import_paranmt(files, name, score, licence=licence or None, shard_rows=shard_rows)
-    show_table(import_summary(made), f'Corpus {name}')
+    corpus = import_paranmt(files, name, score, licence=licence or None, shard_rows=shard_rows)
+    show_table(import_summary(corpus), f'Corpus {name}')
 
 # %% ../nbs/70_cli_bitext.ipynb #02c3286a
 @command(corpus_app, 'index', example='paranmt corpus index pairs')
@@ -142,10 +142,10 @@ def corpus_index(
 ):
     "Prepare a corpus for the app: sort its measures, write its pairs in small blocks. The same command resumes."
     from paranmt_lab.browsing.index import index_corpus, missing_parts
-    [opened] = _opened([corpus])
-    before = missing_parts(opened)
+    [data] = _opened([corpus])
+    before = missing_parts(data)
     if before == ([], []): return show_note(f'The index of {corpus} is whole and up to date.')
-    if not index_corpus(opened): return show_note('Stopped; the same command resumes.', 'yellow')
-    rows = [dict(part='blocks of pairs', made=f'{len(before[0]):,} of {len(opened.shards):,} shards')]
+    if not index_corpus(data): return show_note('Stopped; the same command resumes.', 'yellow')
+    rows = [dict(part='blocks of pairs', made=f'{len(before[0]):,} of {len(data.shards):,} shards')]
     rows += [dict(part=measure, made='sorted') for measure in before[1]]
-    show_table(rows, f'Index of {corpus}: {opened.rows:,} pairs')
+    show_table(rows, f'Index of {corpus}: {data.rows:,} pairs')

@@ -32,9 +32,9 @@ def compare_(
     similarities = [open_system(name, s).similarity for name in (first, second)]
     table = compare_systems(*similarities, s.resources, names, metric)
     if not len(table): return show_note(f"None of the sets of {', '.join(names)} is below {s.resources}.")
-    shown = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
-    shown['p'] = [f'{p:.3f}' for p in shown.p]
-    show_table(shown.rename(columns={'first': first, 'second': second}), f'{metric} x 100, {first} minus {second}')
+    view = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
+    view['p'] = [f'{p:.3f}' for p in view.p]
+    show_table(view.rename(columns={'first': first, 'second': second}), f'{metric} x 100, {first} minus {second}')
     if not output: return
     with atomic(output) as part: table.to_csv(part, index=False)
 

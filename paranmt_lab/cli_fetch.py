@@ -55,9 +55,9 @@ def fetch_(
     _show_sources(choose_sources(sets, only))
     if not yes: typer.confirm(f'Download them into {resources}?', abort=True)
     advance, close = _reporter()
-    for source, found in fetch(sets, resources, only, advance, renew):
+    for source, result in fetch(sets, resources, only, advance, renew):
         close()
         if source:
-            sure = 'checksum as expected' if found['known'] else 'new checksum, recorded'
-            show_note(f"{source.file}: {found['size']:,} bytes, sha256 {found['sha256'][:16]}… ({sure})")
-        else: show_note(f'{found.relative_to(resources)} is ready.')
+            sure = 'checksum as expected' if result['known'] else 'new checksum, recorded'
+            show_note(f"{source.file}: {result['size']:,} bytes, sha256 {result['sha256'][:16]}… ({sure})")
+        else: show_note(f'{result.relative_to(resources)} is ready.')

@@ -97,21 +97,21 @@ def generate_run(
     name, s = model if ':' in model else f'generator:{model}', settings()
     engine = open_model(name, s, 'Translator')
     request = Request(name, sentence, decoding, _templates(engine, name, template, templates))
-    try: found = paraphrases(engine, request)
+    try: rows = paraphrases(engine, request)
     except ValueError as e:
         if not request.templates: raise
         raise typer.BadParameter(str(e), param_hint='--template') from None
-    show_table(_told(found), f'Paraphrases by {name}', digits=2)
-    if save: show_note(save_pairs(save, request, engine.identity, found, s).told(save))
+    show_table(_told(rows), f'Paraphrases by {name}', digits=2)
+    if save: show_note(save_pairs(save, request, engine.identity, rows, s).told(save))
 
-def _templates(engine, name, typed, most):
+def _templates(engine, name, templates, most):
     "Templates to write for; none for a model that takes none."
-    if hasattr(engine, 'templates'): return *typed, *engine.templates.template.head(most or (0 if typed else 5))
-    if not typed and not most: return ()
+    if hasattr(engine, 'templates'): return *templates, *engine.templates.template.head(most or (0 if templates else 5))
+    if not templates and not most: return ()
     raise typer.BadParameter(f'{name} takes no templates; expected a model that was trained with --architecture '
                              'syntax', param_hint='--template')
 
-def _told(found):
+def _told(rows):
     "Paraphrases as rows for people, without a column of flags where there are none."
-    if 'match' in found: found = found.assign(match=found['match'].map({True: 'yes', False: 'no'}))
-    return (found if found['flags'].any() else found.drop(columns='flags')).to_dict('records')
+    if 'match' in rows: rows = rows.assign(match=rows['match'].map({True: 'yes', False: 'no'}))
+    return (rows if rows['flags'].any() else rows.drop(columns='flags')).to_dict('records')

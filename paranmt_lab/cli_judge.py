@@ -32,13 +32,13 @@ def score_(
     s = settings()
     takes_encoder = 'encoder' in map(model_kind, measures or MEASURES)
     models = [encoder, *model] if takes_encoder else model
-    opened = open_corpus(corpus, s)
-    found = score(opened, measures or (), models, workers=s.workers, cluster=cluster)
-    if len(found): show_table(found, f'Measures of {corpus}', digits=3)
-    for note in found.attrs['notes']: show_note(note[0].upper() + note[1:] + '.', 'yellow')
-    if not (left := found.attrs['left']): return
+    data = open_corpus(corpus, s)
+    summary = score(data, measures or (), models, workers=s.workers, cluster=cluster)
+    if len(summary): show_table(summary, f'Measures of {corpus}', digits=3)
+    for note in summary.attrs['notes']: show_note(note[0].upper() + note[1:] + '.', 'yellow')
+    if not (left := summary.attrs['left']): return
     lacking = ', '.join(f'{measure} {pairs:,}' for measure, pairs in left.items())
-    show_note(f'Stopped. Of {opened.rows:,} pairs are still without a value: {lacking}. The same command resumes.',
+    show_note(f'Stopped. Of {data.rows:,} pairs are still without a value: {lacking}. The same command resumes.',
               'yellow')
     raise typer.Exit(130)
 
@@ -46,9 +46,9 @@ def score_(
 def _range(text):
     measure, _, ends = text.rpartition('=')
     if not measure: raise typer.BadParameter(f'{text!r} is not MEASURE=LOW:HIGH', param_hint='--range')
-    closed = ends.startswith('[') and ends.endswith(']')
-    low, high = span(ends[1:-1] if closed else ends, '--range', f'{measure}=LOW:HIGH or {measure}=[LOW:HIGH]')
-    return measure, low, high, closed
+    is_closed = ends.startswith('[') and ends.endswith(']')
+    low, high = span(ends[1:-1] if is_closed else ends, '--range', f'{measure}=LOW:HIGH or {measure}=[LOW:HIGH]')
+    return measure, low, high, is_closed
 
 # %% ../nbs/70_cli_judge.ipynb #24b74891
 def _folds(text):

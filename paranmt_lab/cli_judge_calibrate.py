@@ -63,15 +63,15 @@ def calibrate_(
     s = settings()
     scales = Scales(_cuts(strength_cuts, '--strength-cuts'), _cuts(fluency_cuts, '--fluency-cuts'), nonsense, discarded)
     check_overwrite(s.models / safe_name(name, 'model'), force)
-    opened = open_corpus(corpus, s)
+    data = open_corpus(corpus, s)
     pairs, facts = _rated_pairs(campaign, ratings, scales, s)
-    calibration = calibrate_corpus(opened, pairs, measure, scales, fit, **facts)
+    calibration = calibrate_corpus(data, pairs, measure, scales, fit, **facts)
     folder = save_calibration(calibration, name, s, force=force)
     columns = ['target', 'metric', 'value', 'low', 'high', 'n', 'groups']
     rows = [{c: row[c] for c in columns} for row in calibration.figures]
     show_table(rows, f'Calibration {name}, cross-validated by reference', digits=3)
     for why in calibration.fitted['not_fitted'].values(): show_note(f'Not fitted: {why}.', 'yellow')
-    if compare: _show_comparison(opened, pairs, list(calibration.takes))
+    if compare: _show_comparison(data, pairs, list(calibration.takes))
     show_note(f'{folder}: uses {", ".join(calibration.takes)}.')
     show_note(f'Next: paranmt score CORPUS p_strong p_fluent --model calibration:{name}')
 

@@ -28,20 +28,20 @@ def judge_train_lm(
     from paranmt_lab.filters.scoring import score
     from paranmt_lab.selection import Selection, select
     s = settings()
-    opened = open_corpus(corpus, s)
-    facts = train_lm(opened, safe_name(name, 'model'), s, sentences, order, seed, where, force)
-    sizes, measured = facts['sizes'], facts['measured']
-    show_table([{key: sizes[key] for key in sizes if key != '1-grams'} | {k: measured[k] for k in (
-        'perplexity', 'median', 'unknown')}], f'lm:{name}, measured on {measured["sentences"]:,} other references', 3)
+    data = open_corpus(corpus, s)
+    facts = train_lm(data, safe_name(name, 'model'), s, sentences, order, seed, where, force)
+    sizes, quality = facts['sizes'], facts['measured']
+    show_table([{key: sizes[key] for key in sizes if key != '1-grams'} | {k: quality[k] for k in (
+        'perplexity', 'median', 'unknown')}], f'lm:{name}, measured on {quality["sentences"]:,} other references', 3)
     for n in facts['fallback']:
         show_note(f'Too few {n}-grams to estimate discounts; KenLM\'s discounts for small data are used.', 'yellow')
-    seen = f'lm_seen@{name}'
-    if force and seen in opened.measures(): opened.drop_measure(seen)
-    score(opened, ['lm_seen'], [f'lm:{name}'], workers=s.workers)
-    held = opened.count(where=f'"{seen}" = 1')
-    if not opened.count(where='translation IS NOT NULL'):
-        return show_note(f'{held:,} of {opened.rows:,} pairs are held out. None has a translation yet: once they have, '
+    measure = f'lm_seen@{name}'
+    if force and measure in data.measures(): data.drop_measure(measure)
+    score(data, ['lm_seen'], [f'lm:{name}'], workers=s.workers)
+    count = data.count(where=f'"{measure}" = 1')
+    if not data.count(where='translation IS NOT NULL'):
+        return show_note(f'{count:,} of {data.rows:,} pairs are held out. None has a translation yet: once they have, '
                          f'`paranmt score PAIRS lm_seen --model lm:{name}` marks them.')
-    choice = Selection(f'without-{name}', ranges=((seen, 0., 0., True),), reason=f'held out to train lm:{name}')
-    left = select(opened, choice, force)['pairs']
-    show_note(f'{held:,} of {opened.rows:,} pairs are held out; the selection without-{name} keeps {left:,} others.')
+    choice = Selection(f'without-{name}', ranges=((measure, 0., 0., True),), reason=f'held out to train lm:{name}')
+    left = select(data, choice, force)['pairs']
+    show_note(f'{count:,} of {data.rows:,} pairs are held out; the selection without-{name} keeps {left:,} others.')

@@ -53,9 +53,9 @@ def lexicon_at_hand(
     from paranmt_lab.models import models_at_hand, open_model
     there = [n for n in models_at_hand(s, 'Lexicon') if (s.models / n.partition(':')[2] / 'words.parquet').is_file()]
     if not name and len(there) != 1:
-        found = f"there are {', '.join(there)}: name one with --lexicon" if there else (
+        advice = f"there are {', '.join(there)}: name one with --lexicon" if there else (
             'there is none: make one with `paranmt lexicon build CORPUS NAME`')
-        raise ValueError(f'expected one lexicon in {s.models}; {found}')
+        raise ValueError(f'expected one lexicon in {s.models}; {advice}')
     lexicon = open_model(there[0] if not name else name if ':' in name else f'lexicon:{name}', s, 'Lexicon')
     if hasattr(lexicon, 'query'): return lexicon
     raise ValueError(f'{name} is a PPDB, which has scores of pairs and no list of paraphrases; name a counted lexicon')
@@ -76,15 +76,15 @@ def lexicon_look(
     from paranmt_lab.lexicon.model import SCORES, paraphrases
     from paranmt_lab.settings import atomic
     if by not in SCORES: raise typer.BadParameter(f"{by!r} is not one of {', '.join(SCORES)}", param_hint='--by')
-    opened = lexicon_at_hand(lexicon, settings())
-    found = {word: paraphrases(opened, word, n, by, least) for word in words}
-    for word, table in found.items():
+    model = lexicon_at_hand(lexicon, settings())
+    tables = {word: paraphrases(model, word, n, by, least) for word in words}
+    for word, table in tables.items():
         if len(table): show_table(table, f'{word}: paraphrases by {SCORES[by]}', digits=2)
         else: show_note(f'{word}: no word meets it {least} times; a lower --least shows more.')
     if output:
         with atomic(output) as part:
-            pd.concat(found, names=['of']).reset_index('of').to_csv(part, index=False)
-        show_note(f'{sum(map(len, found.values())):,} paraphrases are in {output}.')
+            pd.concat(tables, names=['of']).reset_index('of').to_csv(part, index=False)
+        show_note(f'{sum(map(len, tables.values())):,} paraphrases are in {output}.')
 
 # %% ../nbs/70_cli_lexicon.ipynb #7f628543
 @command(lexicon_app, 'import-ppdb', example='paranmt lexicon import-ppdb ppdb-2.0-xl-lexical.gz ppdb-xl')

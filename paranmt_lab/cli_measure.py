@@ -26,7 +26,7 @@ def evaluate_system(
     name:str,                # A baseline such as `token-overlap`, a run or a model
     s:Settings,              # Settings
     tasks:list[str]|None,    # Tasks; None, and no suites: STS 2012 to 2017
-    graded:Path|None,        # Further file of graded pairs
+    pair_file:Path|None,     # Further file of graded pairs
     suites:Sequence[str]=(), # Suites of tasks, or `all`
     pending:bool=False,      # Only tasks without figures of this encoder
 ) -> "pd.DataFrame":         # Results
@@ -38,10 +38,10 @@ def evaluate_system(
         from paranmt_lab.evaluation.pending import measure_pending
         return measure_pending(name, [task.name for task in choose_tasks(tasks, None, suites)], s, s.workers)
     run = None if name in (*BASELINES, *VECTORS) else run_of(name, s)
-    if run: return evaluate_run(Run(run), s, tasks, graded, suites)
+    if run: return evaluate_run(Run(run), s, tasks, pair_file, suites)
     system = _open(name, s)
     name = getattr(system, 'identity', {}).get('name', name) # a model may be given by its folder
-    results = evaluate(system, tasks, graded, s, suites) # an error here leaves no run behind
+    results = evaluate(system, tasks, pair_file, s, suites) # an error here leaves no run behind
     return record_results(Run.create(s.runs, name, dict(name=name, kind='evaluation')), name, results)
 
 def _open(name, s):
@@ -56,7 +56,7 @@ def measure_systems(
     names:list[str],      # Systems
     s:Settings,           # Settings
     tasks:list[str]|None, # Tasks; None, and no suites: STS 2012 to 2017
-    graded:Path|None,     # Further file of graded pairs
+    pair_file:Path|None,  # Further file of graded pairs
     suites:list[str],     # Suites of tasks, or `all`
     output:Path|None,     # File for the results
     pending:bool=False,   # Only tasks without figures
@@ -66,9 +66,9 @@ def measure_systems(
 
     from paranmt_lab.evaluation.results import results_writer, write_results
     from paranmt_lab.evaluation.tasks import choose_tasks
-    choose_tasks(tasks, graded, suites)
+    choose_tasks(tasks, pair_file, suites)
     if output: results_writer(output)
-    results = {name: evaluate_system(name, s, tasks, graded, suites, pending) for name in names}
+    results = {name: evaluate_system(name, s, tasks, pair_file, suites, pending) for name in names}
     if output: write_results(pd.concat(results.values(), ignore_index=True), output)
     return results
 
@@ -135,9 +135,9 @@ def _years_table(results, theirs, metric):
     from paranmt_lab.evaluation.results import METRICS
     table = side_by_side(compare_results(results, theirs, metric))
     ours = table[table.source == 'ours'].drop(columns=['source', 'training', 'dim', '2013'])
-    shown = ours.rename(columns={'2013 without SMT': '2013*'}).dropna(axis='columns', how='all')
+    years = ours.rename(columns={'2013 without SMT': '2013*'}).dropna(axis='columns', how='all')
     title = f"Ours: {METRICS[metric]} x 100, mean over a year's data sets; * without SMT, which is not available"
-    if len(shown.columns) > 1: show_table(shown, title) # more than the names of the systems
+    if len(years.columns) > 1: show_table(years, title) # more than the names of the systems
     return table[table.source == 'paranmt.8']
 
 # %% ../nbs/70_cli_measure.ipynb #b00a5ab6
@@ -147,8 +147,8 @@ def _groups(frame):
     "The group of each row's task; a task missing in the table is its own group unless it is a correlation."
     from paranmt_lab.evaluation.results import METRICS
     from paranmt_lab.evaluation.tasks import TASKS
-    known = frame.task.map({name: task.group for name, task in TASKS.items()})
-    return known.fillna(frame.task.mask(frame.metric.isin(METRICS), 'graded pairs'))
+    groups = frame.task.map({name: task.group for name, task in TASKS.items()})
+    return groups.fillna(frame.task.mask(frame.metric.isin(METRICS), 'graded pairs'))
 
 def _figures_table(results, title):
     "Print a row for each figure and a column for each system."
@@ -156,10 +156,10 @@ def _figures_table(results, title):
 
     from paranmt_lab.evaluation.results import pivot_results
     every = pd.concat([frame.assign(system=name) for name, frame in results.items()])
-    facts, measured = ['task', 'dataset', 'metric', 'protocol'], every[every.metric != '']
-    if not len(measured): return
-    table = pivot_results(measured, facts, 'system')
-    low, high = (pivot_results(measured.assign(value=measured[end]), facts, 'system') for end in ('low', 'high'))
+    facts, figures = ['task', 'dataset', 'metric', 'protocol'], every[every.metric != '']
+    if not len(figures): return
+    table = pivot_results(figures, facts, 'system')
+    low, high = (pivot_results(figures.assign(value=figures[end]), facts, 'system') for end in ('low', 'high'))
     for name in table.columns[len(facts):]:
         table[name] = [_with_ends(*ends) for ends in zip(table[name], low[name], high[name])]
     show_table(table, title)
@@ -206,21 +206,21 @@ def show_results(
     theirs = published('paranmt.8')
     theirs = theirs[(theirs.training == 'ParaNMT') & paper]
     groups = {name: _groups(frame) for name, frame in results.items()}
-    graded = {name: frame[groups[name].isin(_SIMILARITY)] for name, frame in results.items()}
-    if any(map(len, graded.values())):
-        paper_rows = _years_table(graded, theirs, 'pearson')
-        if spearman: _years_table(graded, theirs[:0], 'spearman')
-        if protocols: _protocols_table(graded)
+    correlations = {name: frame[groups[name].isin(_SIMILARITY)] for name, frame in results.items()}
+    if any(map(len, correlations.values())):
+        paper_rows = _years_table(correlations, theirs, 'pearson')
+        if spearman: _years_table(correlations, theirs[:0], 'spearman')
+        if protocols: _protocols_table(correlations)
         if datasets:
-            shown = {name: of_datasets(f[spearman | (f.metric == 'pearson')]) for name, f in graded.items()}
-            _figures_table(shown, 'Correlations x 100 on each data set, with 95 % intervals')
+            figures = {name: of_datasets(f[spearman | (f.metric == 'pearson')]) for name, f in correlations.items()}
+            _figures_table(figures, 'Correlations x 100 on each data set, with 95 % intervals')
     for group in sorted({group for of in groups.values() for group in of} - {*_SIMILARITY}):
         _figures_table({name: f[groups[name] == group] for name, f in results.items()}, f'{group}: figures x 100')
     _reasons(results)
     if absent := unavailable(results):
         where = '`paranmt fetch` gets evaluation sets; docs/settings.md says where they go.'
         show_note(f"Not available here: {', '.join(absent)}. {where}")
-    if paper and any(map(len, graded.values())): _paper_table(paper_rows)
+    if paper and any(map(len, correlations.values())): _paper_table(paper_rows)
 
 # %% ../nbs/70_cli_measure.ipynb #7724ce4b
 def _run_of(folder, s):
@@ -254,8 +254,8 @@ def card_of(
     from paranmt_lab.evaluation.comparison import card_figures
     from paranmt_lab.evaluation.results import read_results
     name, run = _run_of(folder, s)
-    named = run.config.get('corpus') if run else None
-    corpus = open_corpus(named, s) if named in list_corpora(s) else None
+    corpus_name = run.config.get('corpus') if run else None
+    corpus = open_corpus(corpus_name, s) if corpus_name in list_corpora(s) else None
     results, own_card = run.folder / 'results.parquet' if run else None, folder / 'README.md'
     figures = dict(figures=card_figures(read_results(results))) if results and results.exists() else {}
     notes = own_card.read_text(encoding='utf-8') if own_card.exists() else ''

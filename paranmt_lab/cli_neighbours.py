@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 neighbours_app = command_group()
 WIDTH = 40 # Characters of the longest bar
 
-def _show_distribution(found:'Neighbours', encoder):
+def _show_distribution(neighbours:'Neighbours', encoder):
     "Print a bar for each tenth of cosines."
-    bars = found.distribution.assign(tenth=lambda f: (f.low * 10 + 1e-6) // 1 / 10).groupby('tenth').sentences.sum()
+    frame = neighbours.distribution.assign(tenth=lambda f: (f.low * 10 + 1e-6) // 1 / 10)
+    bars = frame.groupby('tenth').sentences.sum()
     bars = bars[bars > 0]
     rows = [dict(cosine=f'{low:.1f} to {low + .1:.1f}', sentences=int(n), share=n / bars.sum(),
                  bar='█' * round(WIDTH * n / bars.max()) or '▏') for low, n in bars.items()]
-    show_table(rows, f'Cosines with {found.compared:,} sentences, {encoder}', digits=5)
+    show_table(rows, f'Cosines with {neighbours.compared:,} sentences, {encoder}', digits=5)
 
 def _prepared(corpus, encoder, column, index):
     "Vectors of a corpus, and an index on request; ends the command after a stop."
@@ -54,13 +55,13 @@ def neighbours_(
     from paranmt_lab.neighbours.index import find_neighbours
     if top < 1: raise typer.BadParameter(f'{top} neighbours; expected at least 1', param_hint='--top')
     s = settings()
-    opened = open_corpus(corpus, s)
+    data = open_corpus(corpus, s)
     for name in encoder:
         model = open_model(name, s, 'Encoder')
-        vectors = _prepared(opened, model, column, index)
+        vectors = _prepared(data, model, column, index)
         if not sentence:
             show_note(f'{len(vectors):,} vectors of {vectors.dim} numbers under {name} are in {vectors.folder}.')
             continue
-        found = find_neighbours(vectors, model, sentence, top)
-        show_table(found.table, f'Nearest to {sentence!r} under {name}, {vectors!r}', digits=3)
-        _show_distribution(found, name)
+        neighbours = find_neighbours(vectors, model, sentence, top)
+        show_table(neighbours.table, f'Nearest to {sentence!r} under {name}, {vectors!r}', digits=3)
+        _show_distribution(neighbours, name)

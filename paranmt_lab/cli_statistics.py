@@ -32,9 +32,9 @@ def side_rows(
     "A side's table: a row for each domain, a column for each statistic."
     rows = []
     for domain, part in report.groupby('domain', sort=False):
-        found = {row.metric: row for row in part.itertuples()}
-        there = {metric: facts for metric, facts in _METRICS.items() if metric in found}
-        cells = {name: _cell(found[metric], *form) for metric, (name, *form) in there.items()}
+        figures = {row.metric: row for row in part.itertuples()}
+        there = {metric: facts for metric, facts in _METRICS.items() if metric in figures}
+        cells = {name: _cell(figures[metric], *form) for metric, (name, *form) in there.items()}
         rows.append(dict(domain=domain or 'none', sentences=f'{int(part.n.max()):,}', **cells))
     return rows
 
@@ -68,15 +68,15 @@ def statistics_(
     from paranmt_lab.statistics.report import Questions, check_output, describe_corpus, total_work, write_report
     s = settings()
     if output: check_output(output)
-    opened = open_corpus(corpus, s)
+    data = open_corpus(corpus, s)
     sides = tuple(dict.fromkeys(side)) or ('reference', 'translation')
-    asked = Questions(sides, _counts(counts, sides, s), open_model(parser, s, 'Parser') if parser else None, n, parsed,
-                      resamples, seed)
-    with Progress(total_work(opened, asked), 'sentences') as progress:
-        report = describe_corpus(opened, asked, progress.advance, lambda: progress.stopping)
-        stopped = progress.stopping
+    model = open_model(parser, s, 'Parser') if parser else None
+    questions = Questions(sides, _counts(counts, sides, s), model, n, parsed, resamples, seed)
+    with Progress(total_work(data, questions), 'sentences') as progress:
+        report = describe_corpus(data, questions, progress.advance, lambda: progress.stopping)
+        is_stopped = progress.stopping
     for name, part in report.groupby('side', sort=False): show_table(side_rows(part), _title(name, corpus, part))
-    if stopped:
+    if is_stopped:
         unwritten = f'; {output} was not written' if output else ''
         show_note(f'Stopped: the domains above are complete{unwritten}.', 'yellow')
         raise typer.Exit(130)

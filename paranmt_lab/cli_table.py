@@ -36,11 +36,11 @@ def table_(
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
     if not table: return _list_tables()
-    joined = joined_table(table)
+    figures = joined_table(table)
     if output:
-        with atomic(output) as part: part.write_text(formatted_table(joined, form), encoding='utf-8')
-        show_note(f'{len(joined):,} figures of {table} are in {output}.')
+        with atomic(output) as part: part.write_text(formatted_table(figures, form), encoding='utf-8')
+        show_note(f'{len(figures):,} figures of {table} are in {output}.')
     elif form == 'text':
-        show_table(readable_table(joined), f'{table}: ours, 95 % interval | paper | difference')
+        show_table(readable_table(figures), f'{table}: ours, 95 % interval | paper | difference')
         for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
-    else: typer.echo(formatted_table(joined, form), nl=False)
+    else: typer.echo(formatted_table(figures, form), nl=False)

@@ -78,10 +78,10 @@ def sweep_(
     from paranmt_lab.training.sweep import grid, sweep
     fields = _varied(vary)
     if not fields: raise typer.BadParameter('name at least one field: FIELD=VALUE,VALUE', param_hint='--vary')
-    typed = typed_options(context, options)
-    if both := sorted(set(typed) & set(fields)):
+    choices = typed_options(context, options)
+    if both := sorted(set(choices) & set(fields)):
         raise typer.BadParameter(f'{both[0]} is given by --vary and as an option: leave one out', param_hint='--vary')
-    table = sweep(name, grid(train_config(name, corpus, preset, **typed), fields), settings())
+    table = sweep(name, grid(train_config(name, corpus, preset, **choices), fields), settings())
     _show_sweep(name, table)
     if (table.status == 'finished').all(): return
     show_note(f"{(table.status != 'finished').sum()} of {len(table)} runs are not finished: "

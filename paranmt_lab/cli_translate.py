@@ -66,5 +66,5 @@ def translate_shortlist(
     chance, counts = learn_candidates(model, pairs, most)
     counts['not_drawn'] = corpus.count(where=where, params=without or None) - len(pairs)
     learnt_from = ', '.join([bitext, *(f'without {domain}' for domain in without)])
-    made = make_shortlist(model, chance, out, each, learnt_from, counts, force)
-    show_table([dict(engine=f'ct2:{name}', candidates=each) | counts | dict(folder=str(made))])
+    folder = make_shortlist(model, chance, out, each, learnt_from, counts, force)
+    show_table([dict(engine=f'ct2:{name}', candidates=each) | counts | dict(folder=str(folder))])

@@ -21,7 +21,7 @@ def _corpus_facts(corpus):
     from paranmt_lab.selection import list_selections
     manifests = corpus.manifests()
     stages = [stage for stage in manifests if not stage.startswith('score-')]
-    if scored := len(manifests) - len(stages): stages.append(f'score ({scored})')
+    if n_measures := len(manifests) - len(stages): stages.append(f'score ({n_measures})')
     selections = ', '.join(list_selections(corpus))
     return dict(pairs=corpus.rows, shards=len(corpus.shards), stages=', '.join(stages), selections=selections)
 
@@ -42,10 +42,10 @@ def _unfinished_jobs(s):
     "Rows about jobs that can be resumed."
     from paranmt_lab.jobs.progress import PLACES, UNFINISHED, describe_progress, read_progress, resume_command
     folders = sorted({file.parent for pattern in PLACES.values() for file in s.workspace.glob(pattern)})
-    found = [(folder, read_progress(folder) or {}) for folder in folders]
+    jobs = [(folder, read_progress(folder) or {}) for folder in folders]
     return [dict(job=folder.relative_to(s.workspace).as_posix(), state=describe_progress(progress),
                  command=resume_command(folder) or 'the command that started it')
-            for folder, progress in found if progress.get('status') in UNFINISHED]
+            for folder, progress in jobs if progress.get('status') in UNFINISHED]
 
 # %% ../nbs/70_cli_workspace.ipynb #c8a555c0
 workspace_app = command_group()

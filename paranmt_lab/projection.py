@@ -138,7 +138,7 @@ def map_corpus(
     n:int=5000,            # Most pairs on the map
     seed:int=0,            # Seed of the sample and of UMAP
     sides:str='references', # Key of `SIDES`
-    progress:Callable[[str, int, int], None]=lambda stage, done, total: None, # Stage, done, of how much
+    progress:Callable[[str, int, int], None]=lambda stage, count, total: None, # Stage, done, of how much
 ) -> pd.DataFrame:         # `pair_id`, `side`, `x`, `y`: a row for each sentence
     "Places of a seeded sample of a corpus's sentences, from the cache where they are there."
     if sides not in SIDES: raise ValueError(f'sides = {sides!r}, expected one of {", ".join(SIDES)}')
@@ -146,11 +146,11 @@ def map_corpus(
     if file.exists():
         file.touch()
         return pd.read_parquet(file)
-    found = _sentences(corpus, n, seed, SIDES[sides])
-    vectors = _encoded(found.sentence.tolist(), encode, progress)
+    sentences = _sentences(corpus, n, seed, SIDES[sides])
+    vectors = _encoded(sentences.sentence.tolist(), encode, progress)
     progress(NEIGHBOURS, 0, 0)
-    plane = project(vectors, seed, progress=lambda done, total: progress(PLACES, done, total))
-    places = pd.concat([found[['pair_id', 'side']], plane], axis=1)
+    plane = project(vectors, seed, progress=lambda count, total: progress(PLACES, count, total))
+    places = pd.concat([sentences[['pair_id', 'side']], plane], axis=1)
     with atomic(file) as part: places.to_parquet(part, index=False)
     _prune(file.parent)
     return places
@@ -184,5 +184,5 @@ def open_placer(
 ) -> Placer:               # Places further vectors
     "The map of `map_corpus`, ready to place further sentences."
     places = map_corpus(corpus, encode, identity, n, seed, sides)
-    found = _sentences(corpus, n, seed, SIDES[sides])
-    return Placer(_encoded(found.sentence.tolist(), encode, lambda *progress: None), places)
+    sentences = _sentences(corpus, n, seed, SIDES[sides])
+    return Placer(_encoded(sentences.sentence.tolist(), encode, lambda *progress: None), places)

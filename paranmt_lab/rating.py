@@ -31,9 +31,9 @@ def differences(
     texts = reference, translation
     words = [re.findall(r'\w+|\s+|[^\w\s]', text) for text in texts]
     if max(map(len, words)) > 2 * LONG: return tuple([(text, False)] for text in texts)
-    folded = [[word.casefold() for word in own] for own in words]
+    keys = [[word.casefold() for word in own] for own in words]
     common = [set(), set()]
-    for a, b, n in SequenceMatcher(None, *folded, autojunk=False).get_matching_blocks():
+    for a, b, n in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))
     return tuple(_joined([(word, i not in same and not word.isspace()) for i, word in enumerate(own)])
@@ -42,11 +42,11 @@ def differences(
 # %% ../nbs/61_rating.ipynb #e9836518
 def _joined(pieces):
     "Neighbours of one kind become one piece."
-    joined = []
+    groups = []
     for text, differs in pieces:
-        if joined and joined[-1][1] == differs: joined[-1] = joined[-1][0] + text, differs
-        else: joined.append((text, differs))
-    return joined
+        if groups and groups[-1][1] == differs: groups[-1] = groups[-1][0] + text, differs
+        else: groups.append((text, differs))
+    return groups
 
 # %% ../nbs/61_rating.ipynb #34154393
 ACTS = ('rate', 'skip', 'discard', 'comment', 'undo')
@@ -153,8 +153,8 @@ def dispute_data(
 ) -> dict:       # What the card shows, as JSON can hold it
     "The current pair in dispute, without any marks."
     waiting = in_dispute(chair.log, chair.campaign, but=chair.annotator)['item']
-    decided = len(adjudicated(chair.log, chair.campaign))
-    standing = dict(done=decided, left=len(waiting), pace=None, time_left=None)
+    n_decisions = len(adjudicated(chair.log, chair.campaign))
+    standing = dict(done=n_decisions, left=len(waiting), pace=None, time_left=None)
     data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, standing=standing)
     data['can'] = ['rate', 'skip']
     left = [int(item) for item in waiting if item not in chair.passed]

@@ -48,13 +48,13 @@ def aligned(
     "Two texts in pieces: common ones, moved ones, and those of one side alone."
     sides = [_words(text) for text in (reference, translation)]
     if max(map(len, sides)) > 2 * LONG: return tuple([(text, '')] for text in (reference, translation))
-    folded = [[word.casefold() for word in words] for words in sides]
+    keys = [[word.casefold() for word in words] for words in sides]
     common = [set(), set()]
-    for a, b, n in SequenceMatcher(None, *folded, autojunk=False).get_matching_blocks():
+    for a, b, n in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))
-    rest = [[w for i, w in enumerate(own) if i not in same and not w.isspace()] for own, same in zip(folded, common)]
-    kinds = [_kinds(folded[side], common[side], rest[1 - side]) for side in (0, 1)]
+    rest = [[w for i, w in enumerate(own) if i not in same and not w.isspace()] for own, same in zip(keys, common)]
+    kinds = [_kinds(keys[side], common[side], rest[1 - side]) for side in (0, 1)]
     return tuple(_joined(words, own) for words, own in zip(sides, kinds))
 
 # %% ../nbs/62_reading.ipynb #711cc20e
@@ -65,8 +65,8 @@ def figure(
     "A value with the digits that it deserves."
     if pd.isna(value): return 'none'
     if float(value).is_integer() and abs(value) >= 2: return f'{int(value):,}'
-    known = known_measure(column)
-    return f'{value:.2f}' if known and known.range == (0., 1.) or abs(value) < 10 else f'{value:,.1f}'
+    definition = known_measure(column)
+    return f'{value:.2f}' if definition and definition.range == (0., 1.) or abs(value) < 10 else f'{value:,.1f}'
 
 SIDES = ('reference', 'translation') # Sides that are compared
 READ = 300 # Pairs that a list shows at most

@@ -140,13 +140,13 @@ def command(
     panels_of = {field: title for title, names in (panels or {}).items() for field in names.split()}
     def register(f): # Function whose parameters are described
         help = docments(f, returns=False)
-        made = [(p, help.get(p.name) or '') for p in inspect.signature(f).parameters.values()
+        options = [(p, help.get(p.name) or '') for p in inspect.signature(f).parameters.values()
                 if p.kind is not p.VAR_KEYWORD]
         texts = described_fields(config) if config else {}
         inner = [(title, x) for title, x in (flat_fields(config) if config else ()) if x.name not in but]
-        made += [_field(x, texts.get(x.name) or '') for _, x in inner]
+        options += [_field(x, texts.get(x.name) or '') for _, x in inner]
         panel_of = {x.name: title for title, x in inner if title} | panels_of
-        parameters = [_parameter(p, text, panel_of.get(p.name)) for p, text in made]
+        parameters = [_parameter(p, text, panel_of.get(p.name)) for p, text in options]
         f.__signature__ = inspect.Signature(parameters)
         f.__annotations__ = {p.name: p.annotation for p in parameters}
         epilog = f'Example: `{example}`' if example else None
@@ -169,13 +169,13 @@ def values_of(
     form:str='NAME=NUMBER', # Expected form, for the error
 ) -> dict:           # Name to value
     "NAME=VALUE texts as a dictionary."
-    found = {}
+    values = {}
     for text in pairs:
         name, eq, value = text.rpartition('=')
-        try: found[name] = kind(value)
+        try: values[name] = kind(value)
         except ValueError: eq = ''
         if not (eq and name and value): raise typer.BadParameter(f'{text!r} is not {form}', param_hint=option)
-    return found
+    return values
 
 # %% ../nbs/70_terminal.ipynb #a4ed0e64
 def span(

@@ -38,8 +38,8 @@ class RatingCard(anywidget.AnyWidget):
         self.desk.take(message if isinstance(message, dict) else {})
         try: self.data = card_data(self.desk)
         except OSError as e:
-            said = dict(text=f'{e}. Answers that were shown as saved are saved.', kind='trouble', good=False)
-            self.data = self.data | dict(said=said)
+            notice = dict(text=f'{e}. Answers that were shown as saved are saved.', kind='trouble', good=False)
+            self.data = self.data | dict(said=notice)
 
     def __repr__(self): return f'RatingCard({self.desk.campaign}, {self.desk.annotator})'
 

@@ -69,7 +69,7 @@ def drift_lines(
 def curve_band(
     curve:pd.DataFrame,             # `value`, `p`, `low`, `high`, in rising order
     measure:str='value',            # What the horizontal axis is called
-    rated:pd.DataFrame|None=None,   # Rated pairs to mark: `value`, `strong`
+    pairs:pd.DataFrame|None=None,   # Rated pairs to mark: `value`, `strong`
 ) -> alt.LayerChart:                # The chart
     "A probability over a measure with its band."
     base = alt.Chart(curve).encode(x=alt.X('value:Q', title=measure, scale=alt.Scale(zero=False)))
@@ -78,8 +78,8 @@ def curve_band(
     y = alt.Y('low:Q', title='P(strength = 3)', scale=whole, axis=alt.Axis(format='%'))
     marks = [base.mark_area(color=OURS, opacity=0.2).encode(y=y, y2='high:Q'),
              base.mark_line(color=OURS).encode(y='p:Q', tooltip=tip)]
-    if rated is not None:
-        rug = alt.Chart(rated.assign(y=rated.strong.astype(float)))
+    if pairs is not None:
+        rug = alt.Chart(pairs.assign(y=pairs.strong.astype(float)))
         ticks = rug.mark_tick(orient='vertical', size=8, opacity=0.5, color=PAPER)
         marks.append(ticks.encode(x='value:Q', y='y:Q'))
     return alt.layer(*marks)

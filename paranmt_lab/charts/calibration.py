@@ -105,9 +105,9 @@ def calibration_charts(
     shares = pd.DataFrame(drawings['reliability'])
     charts = dict(reliability=reliability_diagram(shares, title, width), roc=roc_chart(roc, title))
     for name, curve in model.curves.items():
-        found = drawings['measures'][name]
-        edges = dict(low=found['edges'][:-1], high=found['edges'][1:])
-        ratings = pd.DataFrame(edges | dict(top=found['top'], other=found['other']))
+        bins = drawings['measures'][name]
+        edges = dict(low=bins['edges'][:-1], high=bins['edges'][1:])
+        ratings = pd.DataFrame(edges | dict(top=bins['top'], other=bins['other']))
         at = sorted({edges['low'][0], *curve.at, edges['high'][-1]})
         line = pd.DataFrame({'value': at, 'effect' if model.logit else 'p': curve(at)})
         charts[name] = curve_over_ratings(line, ratings, label(name), width)

@@ -22,9 +22,9 @@ def _within(rows):
 # %% ../../nbs/60_charts.evaluation.ipynb #b831f0e4
 def _interval(rows):
     "Intervals as text."
-    known = rows.low.notna() & rows.high.notna()
+    has_interval = rows.low.notna() & rows.high.notna()
     text = [f'{100 * low:.1f} to {100 * high:.1f}' for low, high in zip(rows.low, rows.high)]
-    return np.where(known, text, 'not computed')
+    return np.where(has_interval, text, 'not computed')
 
 # %% ../../nbs/60_charts.evaluation.ipynb #cf4b466f
 _CELL = dict(width=alt.Step(58), height=alt.Step(26))

@@ -64,7 +64,7 @@ def side_shares(
 # %% ../../nbs/60_charts.filters.ipynb #3bb0e348
 def outcomes(
     runs:pd.DataFrame, # One row a run: run, selection, pairs, development, set
-    kept:int,          # Pairs that the ranges keep
+    pairs:int,         # Pairs that the ranges keep
 ) -> alt.LayerChart:   # The chart
     "Development scores of trainings by the number of their pairs."
     tip = ['run', 'selection', alt.Tooltip('pairs:Q', format=','), alt.Tooltip('development:Q', format='.2f'), 'set']
@@ -72,5 +72,5 @@ def outcomes(
     points = alt.Chart(runs).mark_circle(size=90, opacity=0.9).encode(
         x=alt.X('pairs:Q', title='pairs of the training', axis=alt.Axis(format='~s')),
         y=alt.Y('development:Q', title='development score', scale=alt.Scale(zero=False)), color=colour, tooltip=tip)
-    line = alt.Chart(pd.DataFrame({'pairs': [kept]})).mark_rule(color=PAPER, strokeDash=[4, 3]).encode(x='pairs:Q')
+    line = alt.Chart(pd.DataFrame({'pairs': [pairs]})).mark_rule(color=PAPER, strokeDash=[4, 3]).encode(x='pairs:Q')
     return alt.layer(points, line)

@@ -14,14 +14,14 @@ import pandas as pd
 
 # %% ../../nbs/60_charts.generation.ipynb #be9055ae
 def attention_chart(
-    read:Sequence[str],    # s pieces of the sentence
-    written:Sequence[str], # t pieces of the paraphrase
+    source:Sequence[str],  # s pieces of the sentence
+    target:Sequence[str],  # t pieces of the paraphrase
     weights:np.ndarray,    # [t, s], each row sums to one
 ) -> alt.Chart:            # The chart
     "Attention weights of a pair of sentences as a field of squares."
     rows, columns = (np.char.add(np.char.add(np.arange(len(side)).astype(str), ' '), np.array(side, str))
-                     for side in (written, read))
-    cells = pd.DataFrame(dict(written=np.repeat(rows, len(read)), read=np.tile(columns, len(written)),
+                     for side in (target, source))
+    cells = pd.DataFrame(dict(written=np.repeat(rows, len(source)), read=np.tile(columns, len(target)),
                               weight=np.asarray(weights, float).ravel().round(3)))
     place = alt.Axis(labelExpr="split(datum.value, ' ')[1]", labelAngle=-60)
     across = alt.X('read:N', sort=None, axis=place, title='read')

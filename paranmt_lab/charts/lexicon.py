@@ -19,11 +19,11 @@ def simlex_scatter(
     score:str='score',  # What the score is, for the axis
 ) -> alt.Chart:         # The chart
     "Grades of people and scores of a lexicon, a point each pair that has a score."
-    shown = pairs.dropna(subset='score')
-    shown = shown.assign(pair=shown.word1 + ', ' + shown.word2, part=shown.POS.map(PARTS).fillna('other'))
-    shown = shown[['pair', 'part', 'SimLex999', 'score']]
-    shown, colour = coloured(shown, 'part', 'parts of speech', [p for p in PARTS.values() if p in set(shown.part)])
+    points = pairs.dropna(subset='score')
+    points = points.assign(pair=points.word1 + ', ' + points.word2, part=points.POS.map(PARTS).fillna('other'))
+    points = points[['pair', 'part', 'SimLex999', 'score']]
+    points, colour = coloured(points, 'part', 'parts of speech', [p for p in PARTS.values() if p in set(points.part)])
     tip = ['pair', 'part', alt.Tooltip('SimLex999:Q', format='.1f'), alt.Tooltip('score:Q', format='.2f')]
-    return alt.Chart(shown).mark_circle(size=36, opacity=.6).encode(
+    return alt.Chart(points).mark_circle(size=36, opacity=.6).encode(
         alt.X('SimLex999:Q', title='similarity as people grade it (0 to 10)').scale(domain=[0, 10]),
         alt.Y('score:Q', title=score).scale(zero=False), color=colour, tooltip=tip)

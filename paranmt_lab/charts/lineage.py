@@ -25,10 +25,10 @@ def layers(
     "Column of each thing: behind all that it was made of."
     columns = dict.fromkeys(graph.things, 0)
     for _ in graph.things: # as often as the longest chain may be
-        changed = [(target, columns[source] + 1) for source, target in graph.links
+        moves = [(target, columns[source] + 1) for source, target in graph.links
                    if columns[target] <= columns[source] < len(graph.things)]
-        if not changed: break
-        for target, column in changed: columns[target] = max(columns[target], column)
+        if not moves: break
+        for target, column in moves: columns[target] = max(columns[target], column)
     return columns
 
 # %% ../../nbs/60_charts.lineage.ipynb #1ea90002

@@ -69,13 +69,13 @@ def embedding_map(
     length:int=160,        # Characters of text that travel to the reader
     height:int=520,        # Pixels
     edges:bool=False,      # Whether an edge joins the sentences of a pair, for points with `pair_id`
-    typed:pd.DataFrame|None=None, # `x`, `y`, `sentence` of further sentences, drawn with their text
+    extras:pd.DataFrame|None=None, # `x`, `y`, `sentence` of further sentences, drawn with their text
 ) -> alt.Chart|alt.LayerChart: # The chart
     "A scatter of sentences with hover, zoom by the wheel, and the interval selection `brush`."
     frame, shade = _coloured(_travelling(points, colour, text, length), colour)
     circles = _circles(frame, colour, shade).add_params(*_selections()).properties(height=height)
     if 'found' in frame: circles = _highlighted(circles, _size(frame))
-    over = [] if typed is None or not len(typed) else _typed_marks(typed)
+    over = [] if extras is None or not len(extras) else _typed_marks(extras)
     layers = [*([_rules(points)] if edges else []), circles, *over]
     return alt.layer(*layers).properties(height=height) if len(layers) > 1 else circles
 
@@ -97,8 +97,8 @@ def _circles(frame, colour, shade, x='x', y='y'):
 
 def _highlighted(circles, size):
     "Circles of which those that were found are large and the others faint."
-    chosen = lambda yes, no: alt.condition('datum.found', alt.value(yes), alt.value(no))
-    return circles.encode(opacity=chosen(1, .12), size=chosen(4 * size, size))
+    condition = lambda yes, no: alt.condition('datum.found', alt.value(yes), alt.value(no))
+    return circles.encode(opacity=condition(1, .12), size=condition(4 * size, size))
 
 def _rules(points):
     "Edges as thin lines: those of highlighted pairs, where there is a highlight."
@@ -107,9 +107,9 @@ def _rules(points):
     return rules.encode(**_places(), x2='x2:Q', y2='y2:Q')
 
 # %% ../../nbs/60_charts.maps.ipynb #53518745
-def _typed_marks(typed, x='x', y='y'):
+def _typed_marks(extras, x='x', y='y'):
     "Diamonds with their sentences."
-    frame = typed[[x, y]].assign(sentence=typed.sentence.astype(str).str.slice(0, 160))
+    frame = extras[[x, y]].assign(sentence=extras.sentence.astype(str).str.slice(0, 160))
     frame['label'] = [t if len(t) <= 40 else f'{t[:39]}…' for t in frame.sentence]
     base = alt.Chart(frame).encode(**_places(x, y), tooltip='sentence:N')
     diamonds = base.mark_point(shape='diamond', filled=True, size=150, opacity=1, color=COLOURS[4])
@@ -124,7 +124,7 @@ def paired_maps(
     width:int=425,            # Pixels of each map
     height:int=480,           # Pixels
     edges:bool=False,         # Whether an edge joins the sentences of a pair
-    typed:pd.DataFrame|None=None, # `x`, `y`, `x2`, `y2`, `sentence` of further sentences
+    extras:pd.DataFrame|None=None, # `x`, `y`, `x2`, `y2`, `sentence` of further sentences
 ) -> alt.HConcatChart:        # The chart
     "Two maps of the same sentences, with the interval selections `brush` and `second`."
     frame, shade = _coloured(_travelling(points, colour, 'sentence', 160), colour)
@@ -132,12 +132,12 @@ def paired_maps(
     both = selections[0][0] & selections[1][0]
     seconds = points.assign(x=points.x2, y=points.y2)
     views = []
-    for (x, y), title, chosen, placed in zip((('x', 'y'), ('x2', 'y2')), titles, selections, (points, seconds)):
-        circles = _circles(frame, colour, shade, x, y).add_params(*chosen)
+    for (x, y), title, selection, places in zip((('x', 'y'), ('x2', 'y2')), titles, selections, (points, seconds)):
+        circles = _circles(frame, colour, shade, x, y).add_params(*selection)
         circles = circles.encode(opacity=alt.condition(both, alt.value(.85), alt.value(.07)))
         if 'found' in frame: circles = circles.encode(size=_found_size(_size(frame)))
-        over = [] if typed is None or not len(typed) else _typed_marks(typed, x, y)
-        layers = [*([_rules(placed)] if edges else []), circles, *over]
+        over = [] if extras is None or not len(extras) else _typed_marks(extras, x, y)
+        layers = [*([_rules(places)] if edges else []), circles, *over]
         views.append(alt.layer(*layers).properties(width=width, height=height, title=title))
     return alt.hconcat(*views, spacing=24)
 
@@ -158,10 +158,10 @@ def binned(
     cells = frame.groupby(['i', 'j'])
     if pd.api.types.is_numeric_dtype(frame[colour]): values = cells[colour].mean()
     else: values = cells[[colour]].value_counts().reset_index(colour)[colour].groupby(['i', 'j']).first()
-    found = pd.concat([cells.size().rename('sentences'), values], axis=1).reset_index()
-    at = lambda axis, place: ends[axis][found[place]]
-    corners = dict(x=at('x', 'i'), y=at('y', 'j'), x2=ends['x'][found.i + 1], y2=ends['y'][found.j + 1])
-    return found.drop(columns=['i', 'j']).assign(**corners)
+    table = pd.concat([cells.size().rename('sentences'), values], axis=1).reset_index()
+    at = lambda axis, place: ends[axis][table[place]]
+    corners = dict(x=at('x', 'i'), y=at('y', 'j'), x2=ends['x'][table.i + 1], y2=ends['y'][table.j + 1])
+    return table.drop(columns=['i', 'j']).assign(**corners)
 
 # %% ../../nbs/60_charts.maps.ipynb #8f0563a4
 def density_map(
@@ -170,7 +170,7 @@ def density_map(
     height:int=520,        # Pixels
     bins:int=80,           # Bins of each axis
     most:int=2000,         # Highlighted sentences that are shown, at most
-    typed:pd.DataFrame|None=None, # As for `embedding_map`
+    extras:pd.DataFrame|None=None, # As for `embedding_map`
 ) -> alt.Chart|alt.LayerChart: # The chart
     "A map of bins, with the same selections; highlighted sentences are drawn over them."
     order = points[colour].astype(str).value_counts().index.tolist()
@@ -182,7 +182,7 @@ def density_map(
         opacity=alt.Opacity('sentences:Q', scale=scale, legend=None)).add_params(*_selections())
     layers = [cells]
     if 'found' in points and points.found.any(): layers.append(_found_circles(points[points.found][:most]))
-    if typed is not None and len(typed): layers += _typed_marks(typed)
+    if extras is not None and len(extras): layers += _typed_marks(extras)
     return alt.layer(*layers).properties(height=height) if len(layers) > 1 else cells
 
 def _found_circles(some):

@@ -21,10 +21,10 @@ def _by_role():
 
 # %% ../../nbs/60_charts.negatives.ipynb #3ff80f4a
 def negative_cosines(
-    chosen:pd.DataFrame, # A row for each sentence: `M`, `cosine`, `role`, `sentence`
+    sentences:pd.DataFrame, # A row for each sentence: `M`, `cosine`, `role`, `sentence`
 ) -> alt.LayerChart:     # The chart
     "The chosen negatives among the sentences of their mega-batch."
-    base = alt.Chart(chosen).encode(
+    base = alt.Chart(sentences).encode(
         x=alt.X('cosine:Q', title='cosine to the probe', axis=alt.Axis(tickCount=8)),
         y=alt.Y('M:O', title='mini-batches M'),
         tooltip=['role', alt.Tooltip('cosine:Q', format='.3f'), 'sentence'], color=_by_role())
@@ -35,11 +35,11 @@ def negative_cosines(
 
 # %% ../../nbs/60_charts.negatives.ipynb #fa615fe7
 def cosines_by_epoch(
-    recorded:pd.DataFrame, # A row for each sentence and epoch: `epoch`, `cosine_partner`, `cosine_negative`
+    records:pd.DataFrame,  # A row for each sentence and epoch: `epoch`, `cosine_partner`, `cosine_negative`
     margin:float|None=None, # The run's margin, drawn below the partner's line
 ) -> alt.LayerChart:       # The chart
     "Mean cosine of partners and of negatives in each epoch."
-    means = recorded.groupby('epoch')[['cosine_partner', 'cosine_negative']].mean()
+    means = records.groupby('epoch')[['cosine_partner', 'cosine_negative']].mean()
     means = means.rename(columns=lambda c: c.removeprefix('cosine_'))
     if margin is not None: means['partner - margin'] = means['partner'] - margin
     colours = {'partner': ROLE['partner'], 'negative': ROLE['negative'], 'partner - margin': PAPER}
@@ -54,12 +54,12 @@ def cosines_by_epoch(
 
 # %% ../../nbs/60_charts.negatives.ipynb #3f6db87e
 def negatives_by_epoch(
-    recorded:pd.DataFrame, # A row for each epoch and size: `epoch`, `megabatch`, `cosine_partner`, `cosine_negative`
+    records:pd.DataFrame,  # A row for each epoch and size: `epoch`, `megabatch`, `cosine_partner`, `cosine_negative`
 ) -> alt.LayerChart:       # The chart
     "Cosine of the partner, and of the negative at each M, over epochs."
-    sizes = sorted(recorded.megabatch.unique())
+    sizes = sorted(records.megabatch.unique())
     def _mean(m, column, name):
-        cosines = recorded[recorded.megabatch == m].groupby('epoch')[column].mean()
+        cosines = records[records.megabatch == m].groupby('epoch')[column].mean()
         return cosines.rename('cosine').reset_index().assign(of=name)
     parts = [_mean(sizes[-1], 'cosine_partner', 'partner')]
     parts += [_mean(m, 'cosine_negative', f'negative, M = {m}') for m in sizes]
@@ -91,14 +91,14 @@ def _pool_marks(base, tip):
 
 # %% ../../nbs/60_charts.negatives.ipynb #f8384a9a
 def pool_spread(
-    recorded:pd.DataFrame, # A row each: `by`, `cosine_partner`, `cosine_negative`, `pool_0` to `pool_100`
+    records:pd.DataFrame,  # A row each: `by`, `cosine_partner`, `cosine_negative`, `pool_0` to `pool_100`
     by:str='megabatch',    # Rows of the picture: `megabatch` or `epoch`
     title:str='mini-batches M', # What they are called
 ) -> alt.LayerChart:       # The chart
     "The similarities that negatives were drawn from, with the negatives before them."
-    base = alt.Chart(recorded).encode(y=alt.Y(f'{by}:O', title=title))
+    base = alt.Chart(records).encode(y=alt.Y(f'{by}:O', title=title))
     tip = [alt.Tooltip(f'{column}:Q', format=',' if column == 'pool' else '.3f', title=name)
-           for column, name in _SPREAD_TIP.items() if column in recorded]
+           for column, name in _SPREAD_TIP.items() if column in records]
     of = lambda role: base.transform_calculate(role=f"'{role}'")
     place = lambda role: dict(x=f'cosine_{role}:Q', color=_by_role(), tooltip=tip)
     partner = of('partner').mark_tick(thickness=4, height=24, opacity=1)

@@ -27,12 +27,12 @@ def quality_chart(
     metric:str="mean Pearson's r × 100", # Title of the axis of quality
 ) -> alt.LayerChart:     # The chart
     "Quality against speed, with the frontier."
-    shown = frame.assign(frontier=frontier(frame), **{c: 100 * frame[c] for c in ('value', 'low', 'high')})
+    systems = frame.assign(frontier=frontier(frame), **{c: 100 * frame[c] for c in ('value', 'low', 'high')})
     x = alt.X('rate:Q', title='sentences a second of one thread').scale(type='log', nice=True, padding=25)
     x = x.axis(format='~s', tickCount=5)
     y = alt.Y('value:Q', title=metric).scale(zero=False)
     colour = alt.Color('source:N', title=None).scale(domain=['ours', 'others'], range=[OURS, PAPER])
-    base = alt.Chart(shown, width=420, height=260)
+    base = alt.Chart(systems, width=420, height=260)
     line = base.transform_filter('datum.frontier').mark_line(color=OURS, opacity=.35).encode(x, y, order='rate:Q')
     rule = base.mark_rule(strokeWidth=2, opacity=.5).encode(x, alt.Y('low:Q').title(metric), alt.Y2('high:Q'), colour)
     tip = ['system', alt.Tooltip('value:Q', format='.1f'), alt.Tooltip('rate:Q', format=',.0f')]

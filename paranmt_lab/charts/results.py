@@ -22,11 +22,11 @@ def result_bars(
 ) -> alt.LayerChart:      # The chart
     "Figures of our systems as bars with those of a paper as marks across them."
     order = list(results[group].unique())
-    shown = results.dropna(subset='value').assign(group=lambda f: f[group], points=lambda f: 100 * f.value)
-    shown = shown[['group', 'system', 'source', 'metric', 'points']]
-    ours, paper = shown[shown.source == 'ours'], shown[shown.source != 'ours']
+    rows = results.dropna(subset='value').assign(group=lambda f: f[group], points=lambda f: 100 * f.value)
+    rows = rows[['group', 'system', 'source', 'metric', 'points']]
+    ours, paper = rows[rows.source == 'ours'], rows[rows.source != 'ours']
     axis = alt.Axis(labelAngle=0 if len(order) < _FEW else -40, labelLimit=140)
-    metric = ' / '.join(METRICS.get(m, m) for m in shown.metric.unique())
+    metric = ' / '.join(METRICS.get(m, m) for m in rows.metric.unique())
     place = dict(x=alt.X('group:N', sort=order, title=title, axis=axis), y=alt.Y('points:Q', title=f'{metric} × 100'))
     tip = ['group', 'system', 'source', alt.Tooltip('points:Q', format='.1f')]
     ours, colour = coloured(ours, 'system', 'systems', list(ours.system.unique()), columns=2, labelLimit=240)

@@ -21,8 +21,8 @@ def chart_frames(
     chart:Any, # A chart of Altair
 ) -> list[pd.DataFrame]: # Its frames, the largest first
     "The data that a chart draws."
-    found = _frames(chart)
-    different = [frame for k, frame in enumerate(found) if not any(frame.equals(other) for other in found[:k])]
+    frames = _frames(chart)
+    different = [frame for k, frame in enumerate(frames) if not any(frame.equals(other) for other in frames[:k])]
     return sorted(different, key=lambda frame: -frame.size)
 
 def _frames(chart):

@@ -15,12 +15,12 @@ from .base import COLOURS, OURS, PAPER, coloured, legend_above
 BIN_TIP = [alt.Tooltip('low:Q', format='.3f', title='above'), alt.Tooltip('high:Q', format='.3f', title='up to'),
            alt.Tooltip('pairs:Q', format=',')]
 
-def _band(bins, chosen):
+def _band(bins, bounds):
     "A band over the chosen range; no row where none is chosen."
-    low = bins.low.min() if chosen[0] is None else chosen[0]
-    high = bins.high.max() if chosen[1] is None else chosen[1]
+    low = bins.low.min() if bounds[0] is None else bounds[0]
+    high = bins.high.max() if bounds[1] is None else bounds[1]
     ends = pd.DataFrame([{'low': low, 'high': high}])
-    if chosen == (None, None): ends = ends[:0]
+    if bounds == (None, None): ends = ends[:0]
     return alt.Chart(ends).mark_rect(color=COLOURS[1], opacity=0.15).encode(x='low:Q', x2='high:Q')
 
 # %% ../../nbs/60_charts.scores.ipynb #b7bbda03
@@ -29,7 +29,7 @@ def histogram(
     measure:str='value',      # What the horizontal axis is called
     cuts:tuple[float,...]=(), # Places of dashed lines
     brush:bool=False,         # Whether a range can be dragged out (selection `range`)
-    chosen:tuple[float|None, float|None]=(None, None), # Bounds of a range to lay a band over; None is no bound
+    bounds:tuple[float|None, float|None]=(None, None), # Bounds of a range to lay a band over; None is no bound
 ) -> alt.LayerChart:          # The chart
     "Bars of pairs by value of a measure."
     bars = alt.Chart(bins).mark_bar(color=OURS, binSpacing=1).encode(
@@ -39,7 +39,7 @@ def histogram(
         bars = bars.add_params(alt.selection_interval(name='range', encodings=['x'], mark=mark))
     borders = pd.DataFrame({'cut': list(cuts)}, dtype=float)
     lines = alt.Chart(borders).mark_rule(strokeDash=[4, 3], color=PAPER).encode(x='cut:Q')
-    return alt.layer(bars, lines, _band(bins, chosen))
+    return alt.layer(bars, lines, _band(bins, bounds))
 
 # %% ../../nbs/60_charts.scores.ipynb #8aa72b32
 def _by_source(frame):

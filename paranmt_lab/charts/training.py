@@ -31,16 +31,16 @@ def training_curve(
 ) -> alt.LayerChart:      # The chart
     "A metric over training, with its running mean."
     frame = metrics.assign(run=metrics['run'] if 'run' in metrics else 'this run').dropna(subset=[value, x])
-    kept = pd.concat([*_smooth(frame, value, window, most), frame[:0].assign(mean=0.)])[['run', x, value, 'mean']]
-    kept.columns = ['run', 'x', 'value', 'mean']
+    points = pd.concat([*_smooth(frame, value, window, most), frame[:0].assign(mean=0.)])[['run', x, value, 'mean']]
+    points.columns = ['run', 'x', 'value', 'mean']
     order = list(dict.fromkeys([*(runs or []), *frame.run.unique()]))
-    kept, colour = coloured(kept, 'run', 'runs', order, labelLimit=240, columns=3)
+    points, colour = coloured(points, 'run', 'runs', order, labelLimit=240, columns=3)
     words = value.replace('_', ' ')
     tip = ['run', alt.Tooltip('x:Q', title=x, format=',.6~g'), alt.Tooltip('value:Q', title=words, format='.4~g'),
            alt.Tooltip('mean:Q', format='.4~g')]
-    base = alt.Chart(kept).encode(x=alt.X('x:Q', title=x), tooltip=tip, color=colour, detail='run:N')
+    base = alt.Chart(points).encode(x=alt.X('x:Q', title=x), tooltip=tip, color=colour, detail='run:N')
     y = lambda c: alt.Y(f'{c}:Q', title=words, scale=alt.Scale(zero=False))
     lines = alt.layer(base.mark_line(opacity=0.25, strokeWidth=1).encode(y=y('value')),
                       base.mark_line(strokeWidth=2).encode(y=y('mean')))
-    if kept.groupby('run').size().max() > 30: return lines
+    if points.groupby('run').size().max() > 30: return lines
     return lines + base.mark_circle(size=45, opacity=1).encode(y=y('value'))

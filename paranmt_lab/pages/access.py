@@ -33,8 +33,8 @@ def account(
     user:Mapping, # Claims of the login about a user who has signed in
 ) -> str:         # A verified address, else the provider and its number for them
     "The name under which a login's user rates."
-    verified = str(user.get('email') or '') if user.get('email_verified', True) is True else ''
-    return verified or f"{user.get('iss', '')} {user.get('sub', '')}".strip()
+    address = str(user.get('email') or '') if user.get('email_verified', True) is True else ''
+    return address or f"{user.get('iss', '')} {user.get('sub', '')}".strip()
 
 # %% ../../nbs/62_pages.access.ipynb #2fc74d85
 def login_is_on() -> bool:
@@ -119,9 +119,9 @@ def _at_front():
 def return_to_address():
     "Go back to the address that was asked for before signing in; until it is known, the page ends here."
     if not user() or st.query_params or not _at_front() or st.session_state.get('at_address'): return
-    arrived = _script('paranmt_return', _RETURN)(key='return', on_here_change=lambda: None).here
-    st.session_state['at_address'] = bool(arrived)
-    if not arrived: st.stop()
+    is_here = _script('paranmt_return', _RETURN)(key='return', on_here_change=lambda: None).here
+    st.session_state['at_address'] = bool(is_here)
+    if not is_here: st.stop()
 
 # %% ../../nbs/62_pages.access.ipynb #569449d5
 def _name():
@@ -143,8 +143,8 @@ def signed_in(
     try: return person(name)
     except (Refused, ValueError) as e:
         if not must: return ''
-        asked = 'Who are you? Write your name into the field on the left and press Start.'
-        st.info(escaped(e) if name.strip() else asked, icon=':material/person:')
+        question = 'Who are you? Write your name into the field on the left and press Start.'
+        st.info(escaped(e) if name.strip() else question, icon=':material/person:')
         st.stop()
 
 # %% ../../nbs/62_pages.access.ipynb #5bf3d225

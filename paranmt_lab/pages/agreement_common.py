@@ -45,8 +45,8 @@ def stratum_weights(
     campaign:str,          # Name of the campaign
 ) -> dict[str, float]|None: # Stratum to weight of an item; None where one is not known
     "The number of pairs that an item of each stratum stands for."
-    known = campaign_strata(log, campaign).set_index('stratum').weight.to_dict()
-    return known if set(label_patterns(log, campaign).stratum) <= set(known) else None
+    weights = campaign_strata(log, campaign).set_index('stratum').weight.to_dict()
+    return weights if set(label_patterns(log, campaign).stratum) <= set(weights) else None
 
 # %% ../../nbs/62_pages.agreement_common.ipynb #58eefb6e
 def last_event(
@@ -106,5 +106,5 @@ def keep_outcome(
 # %% ../../nbs/62_pages.agreement_common.ipynb #c7d2a10e
 def show_outcome():
     "Show what became of the last click."
-    if done := st.session_state.get('done'): st.success(done, icon=':material/check:')
+    if message := st.session_state.get('done'): st.success(message, icon=':material/check:')
     if problem := st.session_state.get('problem'): st.error(problem, icon=':material/block:')

@@ -32,8 +32,8 @@ def disputed_items(
     "The items that divide raters most, with their texts and decisions."
     items = disputed(own, scale, n).drop(columns=['mean', 'variance'])
     texts = campaign_items(log, campaign).set_index('item')[['reference', 'translation']]
-    decided = adjudicated(log, campaign).set_index('item')[scale].rename('decided')
-    return items.join(decided, on='item').join(texts, on='item')
+    decisions = adjudicated(log, campaign).set_index('item')[scale].rename('decided')
+    return items.join(decisions, on='item').join(texts, on='item')
 
 # %% ../../nbs/62_pages.agreement_disputes.ipynb #733fc597
 def _discussion_form(log, campaign, item, raters, who):
@@ -54,9 +54,9 @@ def _discussion_form(log, campaign, item, raters, who):
 # %% ../../nbs/62_pages.agreement_disputes.ipynb #1b6f8130
 def _holds(log, campaign, item, who, decision):
     "Whether this very decision of a person holds already."
-    made = adjudicated(log, campaign)
-    made = made[(made['item'] == item) & (made.annotator == who)].astype(object).fillna('')
-    return made[[*SCALES, 'together', 'comment']].values.tolist() == [decision]
+    decisions = adjudicated(log, campaign)
+    decisions = decisions[(decisions['item'] == item) & (decisions.annotator == who)].astype(object).fillna('')
+    return decisions[[*SCALES, 'together', 'comment']].values.tolist() == [decision]
 
 # %% ../../nbs/62_pages.agreement_disputes.ipynb #1d23f3c2
 def _record(log, campaign, item, who):

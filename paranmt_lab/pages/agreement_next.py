@@ -29,9 +29,9 @@ def known_pairs(
     names:list[str],      # A campaign and those that follow it
 ) -> pd.DataFrame:        # pair_id and strength, empty where there is no label yet; one row a pair
     "All pairs that have been drawn for raters."
-    drawn = pd.concat([campaign_items(log, name)[['pair_id']] for name in names]).dropna().drop_duplicates()
+    pairs = pd.concat([campaign_items(log, name)[['pair_id']] for name in names]).dropna().drop_duplicates()
     labels = labels_of(log, names)[['pair_id', 'strength']].dropna().drop_duplicates('pair_id', keep='last')
-    return drawn.merge(labels, on='pair_id', how='left')
+    return pairs.merge(labels, on='pair_id', how='left')
 
 # %% ../../nbs/62_pages.agreement_next.ipynb #1a696aa1
 class Proposal(NamedTuple):
@@ -51,15 +51,17 @@ def proposal_at(
     kind:str,              # One of `FITS`
 ) -> Proposal:             # Curve, labelled pairs, and pairs to rate
     "The curve, the labelled pairs on it, and the pairs to rate next."
-    corpus, known = open_corpus(folder), known_pairs(open_log(url), list(names))
-    value = corpus.pairs_by_id(known.pair_id.to_numpy(np.int64), [measure])[measure].astype(float)
-    strong = (known.strength == LABELS[-1]).where(known.strength.notna())
-    pairs = next_pairs(corpus, measure, known, kind=kind)
+    corpus, past = open_corpus(folder), known_pairs(open_log(url), list(names))
+    value = corpus.pairs_by_id(past.pair_id.to_numpy(np.int64), [measure])[measure].astype(float)
+    strong = (past.strength == LABELS[-1]).where(past.strength.notna())
+    pairs = next_pairs(corpus, measure, past, kind=kind)
     usable = np.isfinite(value.to_numpy()) & strong.notna().to_numpy()
-    rated = pd.DataFrame(dict(value=value[usable].to_numpy(), strong=strong[usable].to_numpy(bool)))
+    ratings = pd.DataFrame(dict(value=value[usable].to_numpy(), strong=strong[usable].to_numpy(bool)))
     curve = None
-    if len(rated): curve = strength_curve(value, strong, np.linspace(rated.value.min(), rated.value.max(), 200), kind)
-    return Proposal(curve, rated, pairs, pairs.attrs['plan'])
+    if len(ratings):
+        grid = np.linspace(ratings.value.min(), ratings.value.max(), 200)
+        curve = strength_curve(value, strong, grid, kind)
+    return Proposal(curve, ratings, pairs, pairs.attrs['plan'])
 
 # %% ../../nbs/62_pages.agreement_next.ipynb #52bd10cf
 def _add(url, plan, folder, measure, proposal, who):

@@ -79,8 +79,8 @@ def _confusion(subject, names):
     counts = soon(confusion_at, *subject.key, subject.scale, *two)
     if counts is None: return
     if not counts.to_numpy().sum(): return st.caption('These two have no item in common.')
-    named = counts.rename_axis(index=legible(counts.index.name), columns=legible(counts.columns.name))
-    with st.container(key='confusion'): draw(confusion_square(named), 'confusion_chart')
+    matrix = counts.rename_axis(index=legible(counts.index.name), columns=legible(counts.columns.name))
+    with st.container(key='confusion'): draw(confusion_square(matrix), 'confusion_chart')
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #3aa787c7
 def _drift(subject):

@@ -101,7 +101,7 @@ def show_table3(
     chart = share_by_range(shares(table, subject.scale, paper), f'{subject.scale} 3, of {BASES[of]}')
     with right.container(key='shares'): draw(chart.properties(height=220), 'shares_chart')
     pair_table(table, 'table3', f'{plan.name}-table3')
-    decided = int(labels.adjudicated.ne('').sum())
-    st.caption(f'One label for each item: the decision if there is one ({decided:,} items), else the median of its '
+    n_decisions = int(labels.adjudicated.ne('').sum())
+    st.caption(f'One label for each item: the decision if there is one ({n_decisions:,} items), else the median of its '
                f'labels, rounded down. An item that at least half of its raters discarded has none. '
                f"Shares of 3 are of {BASES[of]}, with Wilson's intervals.")

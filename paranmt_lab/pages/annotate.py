@@ -47,11 +47,11 @@ def _admit(*new): st.session_state['admitted'] = new
 # %% ../../nbs/62_pages.annotate.ipynb #33a55035
 def _admitted(log, campaign, who):
     "Whether the user may rate: a typed name that is new to the campaign is asked about before it gets a pair."
-    known = rater_names(log, campaign)
-    if vouched() or who in known or st.session_state.get('admitted') == (campaign, who): return True
-    people = ', '.join(map(escaped, known[:20])) + ' and others' * (len(known) > 20)
-    asked = f'**{escaped(who)}** is not in the campaign **{escaped(campaign)}** yet.'
-    st.info(f'{asked} {f"It knows {people}." if known else "It has no raters yet."}', icon=':material/person_add:')
+    raters = rater_names(log, campaign)
+    if vouched() or who in raters or st.session_state.get('admitted') == (campaign, who): return True
+    people = ', '.join(map(escaped, raters[:20])) + ' and others' * (len(raters) > 20)
+    message = f'**{escaped(who)}** is not in the campaign **{escaped(campaign)}** yet.'
+    st.info(f'{message} {f"It knows {people}." if raters else "It has no raters yet."}', icon=':material/person_add:')
     with st.container(horizontal=True):
         yes = dict(key='admit', shortcut='Y', type='primary')
         st.button(f'Start as {escaped(who)}', on_click=_admit, args=(campaign, who), **yes)
@@ -81,7 +81,7 @@ def planned(
 
 # %% ../../nbs/62_pages.annotate.ipynb #4379dba4
 @st.cache_data(max_entries=256, show_spinner=False)
-def _has_translations(folder, changed):
+def _has_translations(folder, stamp):
     "Whether the statistics of a corpus's files speak of a pair with both sides."
     for path in Corpus(Path(folder)).shards:
         meta = pq.read_metadata(path)
@@ -130,11 +130,11 @@ def _new_campaign(s, log, who):
         right.number_input('Seed', 0, key='new_seed')
         st.button('Draw it', icon=':material/casino:', type='primary', disabled=not name.strip(),
                   on_click=_draw, args=(s, log, who))
-        made, table, problem = st.session_state.pop('drawn', ('', None, ''))
+        campaign, table, problem = st.session_state.pop('drawn', ('', None, ''))
         if problem: st.error(problem, icon=':material/block:')
         if table is None: return
         show_table(table, 'drawn_strata')
-        st.success(f'**{escaped(made)}** has {int(table.drawn.sum()):,} pairs. Choose it on the left.')
+        st.success(f'**{escaped(campaign)}** has {int(table.drawn.sum()):,} pairs. Choose it on the left.')
 
 # %% ../../nbs/62_pages.annotate.ipynb #31f0b6ac
 HOW = '''

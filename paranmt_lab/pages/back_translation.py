@@ -48,25 +48,25 @@ def back_translated(
     s:Settings, # Where the corpora are
 ) -> tuple[dict[str, dict], list[str]]: # Name to manifest; and what is wrong with those that cannot be read
     "Corpora that the driver made, or is making."
-    found, broken = {}, []
+    manifests, problems = {}, []
     for name in list_corpora(s):
         try: manifest = Corpus.open(name, s).manifest('translate')
-        except (ValueError, OSError) as e: broken.append(str(e)); continue
-        if manifest: found[name] = _kept(manifest, dict)
-    return found, broken
+        except (ValueError, OSError) as e: problems.append(str(e)); continue
+        if manifest: manifests[name] = _kept(manifest, dict)
+    return manifests, problems
 
 # %% ../../nbs/62_pages.back_translation.ipynb #9624b84c
 def job_facts(
     manifest:dict, # Of the stage `translate`
 ) -> dict[str, str]: # Fact to what is said of it
     "Facts of a back-translation, its rate among them."
-    job, done = _kept(manifest.get('job'), dict), _kept(manifest.get('finished'), dict)
+    job, end = _kept(manifest.get('job'), dict), _kept(manifest.get('finished'), dict)
     engine = _kept(job.get('engine'), dict)
     count = lambda k: f'{manifest[k]:,}' if isinstance(manifest.get(k), int) else None
     facts = dict(bitext=job.get('source'), engine=engine.get('engine'),
                  model=engine.get('model'), weights=engine.get('compute_type'),
                  decoding=decoding_told(job), **{k: count(k) for k in ('sources', 'sentences', 'pairs')},
-                 finished=str(done['date'])[:10] if 'date' in done else 'not yet',
+                 finished=str(end['date'])[:10] if 'date' in end else 'not yet',
                  took=duration(manifest['seconds']) if isinstance(manifest.get('seconds'), (int, float)) else None,
                  damaged=', '.join(_kept(manifest.get('damaged'), dict)) or None)
     return {k: str(v) for k, v in facts.items() if v not in (None, '')}
@@ -117,12 +117,12 @@ def lines_of(
 # %% ../../nbs/62_pages.back_translation.ipynb #9d40ee03
 def listed(
     lines:list[str],                    # Sentences
-    found:list[list[Hypothesis]],       # Their hypotheses
+    hypotheses:list[list[Hypothesis]],  # Their hypotheses
 ) -> pd.DataFrame:                      # A row for each hypothesis
     "Hypotheses as a table."
     return pd.DataFrame([dict(source=line, rank=r, translation=h.text, translation_score=h.score,
                               log_probability=h.log_probability, pieces=h.tokens, flags=h.flags)
-                         for line, hs in zip(lines, found) for r, h in enumerate(hs, 1)])
+                         for line, hs in zip(lines, hypotheses) for r, h in enumerate(hs, 1)])
 
 # %% ../../nbs/62_pages.back_translation.ipynb #638c7bee
 @st.cache_resource(max_entries=2, show_spinner='Opening the model')
@@ -147,20 +147,21 @@ def _own_sentence(s):
         name = left.selectbox('Model', list(at_hand), key='own_model')
         beam = middle.number_input('Beam', 1, 50, 12, key='own_beam')
         most = right.number_input('Hypotheses', 1, 50, 4, key='own_most')
-        asked = go.form_submit_button('Translate', icon=':material/translate:', width='stretch', shortcut='ctrl+enter')
-    if not asked: return
+        is_sent = go.form_submit_button('Translate', icon=':material/translate:', width='stretch',
+                                        shortcut='ctrl+enter')
+    if not is_sent: return
     try: lines = lines_of(text)
     except ValueError as e: return st.error(escaped(e), icon=':material/error:')
     if not lines: return st.info('Type a sentence first.', icon=':material/keyboard:')
     start = time.perf_counter()
     try:
         model = at_hand[name] / 'model.bin'
-        found = _engine(name, model.stat().st_mtime_ns).translate(lines, Decoding(beam, min(most, beam)))
+        hypotheses = _engine(name, model.stat().st_mtime_ns).translate(lines, Decoding(beam, min(most, beam)))
     except (OSError, RuntimeError, ValueError) as e:
         return st.error(f'{escaped(name)} does not translate: {escaped(e)}', icon=':material/error:')
     st.caption(f'{escaped(name)}, beam {beam}: '
                f'{len(lines)} sentence{"s" * (len(lines) > 1)} in {1000 * (time.perf_counter() - start):,.0f} ms')
-    pair_table(listed(lines, found), 'own_table', 'translations')
+    pair_table(listed(lines, hypotheses), 'own_table', 'translations')
 
 # %% ../../nbs/62_pages.back_translation.ipynb #b1f91f8b
 @st.cache_data(max_entries=30, ttl=3600, show_spinner='Looking for sentences')
@@ -172,16 +173,16 @@ def _lists(corpus):
     "Sentences of a corpus, and the list of the chosen one."
     in_address('words', '', plain)
     words = st.text_input('Words of the source or of the reference', key='words', placeholder='all sentences')
-    found = _sentences(str(corpus.folder), corpus_state(corpus), words)
-    if not len(found):
+    rows = _sentences(str(corpus.folder), corpus_state(corpus), words)
+    if not len(rows):
         return st.info('No sentence has these words.' if words else 'No pair has been written yet.',
                        icon=':material/search_off:')
-    st.caption(f'The first {MOST} sentences' if len(found) == MOST else f'{len(found):,} sentences')
-    chosen = pair_table(found.drop(columns='pair_id'), 'sentences',
+    st.caption(f'The first {MOST} sentences' if len(rows) == MOST else f'{len(rows):,} sentences')
+    picks = pair_table(rows.drop(columns='pair_id'), 'sentences',
                         'sentences', on_select='rerun', selection_mode='single-row', height=300).selection.rows
-    row = found.iloc[chosen[0] if chosen else 0]
+    row = rows.iloc[picks[0] if picks else 0]
     own = k_best(corpus, row.pair_id)
-    st.subheader(f'{len(own)} hypothes{"es" if len(own) > 1 else "is"}' + ('' if chosen else ' of the first sentence'))
+    st.subheader(f'{len(own)} hypothes{"es" if len(own) > 1 else "is"}' + ('' if picks else ' of the first sentence'))
     st.text('\n'.join(legible(t) or '' for t in (row.source, row.reference)))
     draw(hypothesis_bars(own.assign(translation=own.translation.map(legible).fillna(''))), 'hypothesis_bars')
     pair_table(own.drop(columns=['source', 'reference', 'pair_id']), 'hypotheses', 'hypotheses')
@@ -205,8 +206,8 @@ def page():
     lists, own = st.tabs(['A corpus', 'A sentence of your own'])
     with own: _own_sentence(s)
     with lists:
-        manifests, broken = back_translated(s)
-        for reason in broken: st.warning(escaped(reason), icon=':material/warning:')
+        manifests, problems = back_translated(s)
+        for reason in problems: st.warning(escaped(reason), icon=':material/warning:')
         if not manifests: nothing_yet('No corpus of this workspace was back-translated yet.', 'make demo')
         corpus = Corpus.open(choose('Corpus', list(manifests), 'corpus'), s)
         warn_of_problems(corpus)

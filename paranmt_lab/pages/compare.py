@@ -116,10 +116,10 @@ def _curves(runs):
     "Development scores and losses of both runs."
     metrics = [run.metrics().assign(run=run.name) for run in runs]
     for figure, title in (('development', 'Development score, Pearson × 100'), ('loss', 'Loss')):
-        known = [m for m in metrics if figure in m and m[figure].notna().sum() > 1]
-        if not known: continue
+        frames = [m for m in metrics if figure in m and m[figure].notna().sum() > 1]
+        if not frames: continue
         st.caption(title)
-        draw(training_curve(pd.concat(known, ignore_index=True), figure, 1).properties(height=240), f'curve_{figure}')
+        draw(training_curve(pd.concat(frames, ignore_index=True), figure, 1).properties(height=240), f'curve_{figure}')
 
 @page_part
 def _results(runs):
@@ -143,18 +143,19 @@ def _tested(encoders, stamps, resources):
 @page_part
 def _paired(names, s):
     "A paired test of two encoders, when it is asked for."
-    known = models_at_hand(s, 'Encoder')
+    models = models_at_hand(s, 'Encoder')
     encoders = tuple(f'run:{name}' for name in names)
-    if any(encoder not in known for encoder in encoders): return st.caption('A paired test needs two trained encoders.')
+    if any(encoder not in models for encoder in encoders):
+        return st.caption('A paired test needs two trained encoders.')
     st.code(shlex.join(['paranmt', 'compare', *names]), language='bash')
     if not st.toggle('Test here: both encoders are asked about all pairs of STS', key='test_now'): return
     stamps = tuple(identity_of(encoder, s)['checksum'] for encoder in encoders)
     table = soon(_tested, encoders, stamps, s.resources, what='Comparing on STS')
     if table is None: return
     if not len(table): return st.info(f'No set of STS is in {escaped(s.resources)}.', icon=':material/inbox:')
-    shown = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
-    st.dataframe(shown, hide_index=True)
-    save_rows(shown, 'tested', 'paired-test')
+    rows = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
+    st.dataframe(rows, hide_index=True)
+    save_rows(rows, 'tested', 'paired-test')
 
 # %% ../../nbs/62_pages.compare.ipynb #68cb0da1
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Scoring a sample by both encoders')
@@ -171,16 +172,16 @@ def _disagreement(runs, s):
     "Pairs of the first run's corpus that both encoders rank most differently."
     st.subheader('Pairs on which they disagree')
     encoders = tuple(f'run:{run.name}' for run in runs)
-    corpus = runs[0].config.get('corpus')
-    if corpus not in list_corpora(s) or any(e not in models_at_hand(s, 'Encoder') for e in encoders):
+    name = runs[0].config.get('corpus')
+    if name not in list_corpora(s) or any(e not in models_at_hand(s, 'Encoder') for e in encoders):
         return st.caption('This needs two trained encoders, and the corpus of the first.')
     in_address('pairs', 1000, number('pairs', 10, 20_000))
     n = int(st.number_input('Pairs of the sample', 10, 20_000, key='pairs'))
-    opened = open_corpus(str(s.corpora / corpus))
+    corpus = open_corpus(str(s.corpora / name))
     stamps = tuple(identity_of(encoder, s)['checksum'] for encoder in encoders)
-    pairs, scores = _scores(str(opened.folder), corpus_state(opened), encoders, stamps, n)
+    pairs, scores = _scores(str(corpus.folder), corpus_state(corpus), encoders, stamps, n)
     table = disagreements(pairs, *scores).rename(columns=dict(first=runs[0].name, second=runs[1].name))
-    st.caption(f'{source_line(opened)} · gap: rank by the first less rank by the second, as shares of the sample.')
+    st.caption(f'{source_line(corpus)} · gap: rank by the first less rank by the second, as shares of the sample.')
     pair_table(table, 'disagreements', 'disagreements')
 
 # %% ../../nbs/62_pages.compare.ipynb #bc90f75c
@@ -212,18 +213,18 @@ def _corpora(s):
     corpora = [open_corpus(str(s.corpora / name)) for name in _two(names, 'corpus', 'corpus')]
     _settings(*map(_facts, corpora))
     made_by('\n'.join(map(corpus_commands, corpora)))
-    shared = [m for m in score_columns(corpora[0]) if m in score_columns(corpora[1])]
+    measures = [m for m in score_columns(corpora[0]) if m in score_columns(corpora[1])]
     st.subheader('Measures of both')
-    if not shared: return st.info('They have no measure in common.', icon=':material/inbox:')
-    rows = [dict(measure=label(m), corpus=c.name, **c.summary(m)) for m in shared for c in corpora]
+    if not measures: return st.info('They have no measure in common.', icon=':material/inbox:')
+    rows = [dict(measure=label(m), corpus=c.name, **c.summary(m)) for m in measures for c in corpora]
     st.dataframe(pd.DataFrame(rows), hide_index=True, key='summaries')
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
-    in_address('measure', shared[0], one_of(shared, 'measure'))
-    measure = st.selectbox('Measure', shared, key='measure', format_func=label)
+    in_address('measure', measures[0], one_of(measures, 'measure'))
+    measure = st.selectbox('Measure', measures, key='measure', format_func=label)
     ends = [c.summary(measure) for c in corpora]
-    known = [e for e in ends if e['low'] is not None]
-    if not known: return st.caption('No pair has a value of it.')
-    span = min(e['low'] for e in known), max(e['high'] for e in known)
+    bounds = [e for e in ends if e['low'] is not None]
+    if not bounds: return st.caption('No pair has a value of it.')
+    span = min(e['low'] for e in bounds), max(e['high'] for e in bounds)
     bins = [c.histogram(measure, 40, span).assign(corpus=c.name) for c in corpora]
     draw(histograms(pd.concat(bins, ignore_index=True), label(measure)).properties(height=280), 'both_histograms')
 
@@ -233,12 +234,12 @@ def _selections(s):
     names = [f'{corpus}/{name}' for corpus in list_corpora(s) for name in list_selections(open_corpus(
         str(s.corpora / corpus)))]
     if len(names) < 2: nothing_yet('A comparison needs two selections.', 'paranmt select --help')
-    chosen = [name.split('/') for name in _two(names, 'selection', 'selection')]
-    corpora = [open_corpus(str(s.corpora / corpus)) for corpus, _ in chosen]
-    records = [read_selection(corpus, name) for corpus, (_, name) in zip(corpora, chosen)]
+    choices = [name.split('/') for name in _two(names, 'selection', 'selection')]
+    corpora = [open_corpus(str(s.corpora / corpus)) for corpus, _ in choices]
+    records = [read_selection(corpus, name) for corpus, (_, name) in zip(corpora, choices)]
     _settings(*(r['selection'] | dict(pairs=r['pairs'], corpus=r['corpus']) for r in records))
     if corpora[0].name != corpora[1].name: return st.caption('Selections of two corpora share no pair.')
-    parts = shared_pairs(*(selected_ids(corpora[0], name) for _, name in chosen))
+    parts = shared_pairs(*(selected_ids(corpora[0], name) for _, name in choices))
     for column, (title, ids) in zip(st.columns(3), parts.items()): column.metric(f'pairs {title}', f'{len(ids):,}')
     in_address('part', list(parts)[1], one_of(list(parts), 'part'))
     part = st.selectbox('Pairs', list(parts), key='part')

@@ -68,10 +68,10 @@ def rated_pairs(
 # %% ../../nbs/62_pages.embedding_map.ipynb #99857ff0
 def colours(
     corpus:Corpus,   # A corpus
-    rated:bool=False, # Whether people have rated pairs of it
+    has_ratings:bool=False, # Whether people have rated pairs of it
 ) -> list[str]:      # Measures first, then labels of people, then columns of the pairs
     "Columns that a map can be coloured by."
-    labels = PEOPLE if rated else ()
+    labels = PEOPLE if has_ratings else ()
     return [*encoder_first(corpus.measures()), *labels, 'corpus', 'side', 'translation_score', 'system', 'rank']
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #470fc3a4
@@ -79,14 +79,14 @@ def shown_points(
     corpus:Corpus,      # Whose sentences
     places:pd.DataFrame, # Of `map_corpus`: `pair_id`, `side`, `x`, `y`
     colour:str,         # One of `colours`
-    rated:pd.DataFrame|None=None, # Of `rated_pairs`, for a colour of `PEOPLE`
+    ratings:pd.DataFrame|None=None, # Of `rated_pairs`, for a colour of `PEOPLE`
 ) -> pd.DataFrame: # `pair_id`, `side`, `x`, `y`, `sentence`, `partner` and the colour's column, a row for each sentence
     "Places with text, the text of the partner, and colour; sentences without a colour are left out."
-    ids, stored = places.pair_id.unique(), [] if colour == 'side' or colour in PEOPLE else [colour]
-    columns = list(dict.fromkeys(['pair_id', 'reference', 'translation', *stored]))
+    ids, extra = places.pair_id.unique(), [] if colour == 'side' or colour in PEOPLE else [colour]
+    columns = list(dict.fromkeys(['pair_id', 'reference', 'translation', *extra]))
     points = places.merge(corpus.pairs_by_id(ids, columns), on='pair_id', how='left')
-    if colour in PEOPLE and rated is not None:
-        points = points.merge(rated[['pair_id', colour]], on='pair_id', how='left')
+    if colour in PEOPLE and ratings is not None:
+        points = points.merge(ratings[['pair_id', colour]], on='pair_id', how='left')
     second = points.side == 'translation'
     points['sentence'] = points.translation.where(second, points.reference)
     points['partner'] = points.reference.where(second, points.translation)
@@ -115,13 +115,13 @@ def inside_brush(
 # %% ../../nbs/62_pages.embedding_map.ipynb #03556901
 def inside_both(
     points:pd.DataFrame, # The sentences that are drawn: `x`, `y`, and `x2`, `y2` where there are two maps
-    chosen:dict[str, dict], # Selections of the chart: `brush` and `second`
+    selections:dict[str, dict], # Selections of the chart: `brush` and `second`
 ) -> pd.DataFrame:       # The points inside
     "Points inside the rectangles that were drawn."
-    found = [inside_brush(points, chosen.get(name) or {}, axes)
-             for name, axes in (('brush', ('x', 'y')), ('second', ('x2', 'y2'))) if chosen.get(name)]
-    if not found: return points[:0]
-    return found[0] if len(found) < 2 else found[0][found[0].index.isin(found[1].index)]
+    parts = [inside_brush(points, selections.get(name) or {}, axes)
+             for name, axes in (('brush', ('x', 'y')), ('second', ('x2', 'y2'))) if selections.get(name)]
+    if not parts: return points[:0]
+    return parts[0] if len(parts) < 2 else parts[0][parts[0].index.isin(parts[1].index)]
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #ac644663
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
@@ -132,23 +132,23 @@ def _places(folder, encoder, stamp, n, seed, sides):
                       sides)
 
 @st.cache_data(max_entries=6, ttl=3600, show_spinner=False)
-def _points(wanted, beside, state, colour, rated):
+def _points(map_key, beside, state, colour, ratings):
     "Points of a map, and of a second one beside it, in memory; the places are on disk."
-    places = _places(*wanted)
-    points = shown_points(open_corpus(wanted[0]), places, colour, rated)
+    places = _places(*map_key)
+    points = shown_points(open_corpus(map_key[0]), places, colour, ratings)
     if beside:
         second = _places(*beside).rename(columns=dict(x='x2', y='y2'))
         points = points.merge(second, on=['pair_id', 'side'], how='left')
     return points, len(places)
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #66d71f66
-def _chart(points, colour, edges, typed, titles):
+def _chart(points, colour, edges, extras, titles):
     "Two maps, bins, or points; with the edges of their pairs, if wanted."
-    if len(points) > DENSE: return density_map(points, colour, height=560, typed=typed)
-    drawn = points.assign(sentence=[legible(t, 160) for t in points.sentence],
+    if len(points) > DENSE: return density_map(points, colour, height=560, extras=extras)
+    frame = points.assign(sentence=[legible(t, 160) for t in points.sentence],
                           partner=[legible(t, 160) for t in points.partner])
-    if 'x2' in drawn: return paired_maps(drawn, colour, titles, edges=edges, typed=typed)
-    return embedding_map(drawn, colour, height=560, edges=edges, typed=typed)
+    if 'x2' in frame: return paired_maps(frame, colour, titles, edges=edges, extras=extras)
+    return embedding_map(frame, colour, height=560, edges=edges, extras=extras)
 
 def _remarks(points, text, edges):
     "Sentences that say what the map shows beside its points."
@@ -169,10 +169,10 @@ def _placer(folder, encoder, stamp, n, seed, sides):
     return open_placer(open_corpus(folder), lambda texts: load_encoder(encoder, stamp).encode(texts), stamp, n, seed,
                        sides)
 
-def _place_typed(wanted, sentences):
+def _place_typed(map_key, sentences):
     "Places of typed sentences on a map."
-    _, encoder, stamp, *_ = wanted
-    return _placer(*wanted).place(load_encoder(encoder, stamp).encode(list(sentences)))
+    _, encoder, stamp, *_ = map_key
+    return _placer(*map_key).place(load_encoder(encoder, stamp).encode(list(sentences)))
 
 def typed_lines(
     text:str, # Text of the reader
@@ -181,37 +181,37 @@ def typed_lines(
     return tuple(line for line in map(str.strip, text.splitlines()) if line)[:TYPED]
 
 @page_part
-def _placed(wanted, beside, text):
+def _placed(map_key, beside, text):
     "Typed sentences with their places; None while they are looked for, or where there are none."
     sentences = typed_lines(text)
     if not sentences: return None
-    parts = [soon(_place_typed, one, sentences, what='Placing your sentences') for one in (wanted, beside) if one]
+    parts = [soon(_place_typed, one, sentences, what='Placing your sentences') for one in (map_key, beside) if one]
     if any(part is None for part in parts): return None
     columns = [part.set_axis(axes, axis=1) for part, axes in zip(parts, (['x', 'y'], ['x2', 'y2']))]
-    typed = pd.concat([pd.DataFrame({'sentence': [legible(t, 160) for t in sentences]}), *columns], axis=1)
-    lost = typed.sentence[typed.isna().any(axis=1)]
+    places = pd.concat([pd.DataFrame({'sentence': [legible(t, 160) for t in sentences]}), *columns], axis=1)
+    lost = places.sentence[places.isna().any(axis=1)]
     if len(lost): st.caption(f"Without a word that the encoder knows, so not on the map: {escaped(', '.join(lost))}")
-    return typed.dropna(ignore_index=True)
+    return places.dropna(ignore_index=True)
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #b7555ae6
 MOST = 5000 # Pairs of a rectangle that are listed, saved and sent
 
 @st.fragment
 @page_part
-def _map(corpus, points, colour, titles, edges, typed):
+def _map(corpus, points, colour, titles, edges, extras):
     "The map and the pairs under the brush; drawing a rectangle runs this part only."
     two = 'x2' in points and len(points) <= DENSE
-    chart = _chart(points, colour, edges, typed, titles)
-    selected = draw(chart, key='map', on_select='rerun', width='content' if two else 'stretch',
+    chart = _chart(points, colour, edges, extras, titles)
+    event = draw(chart, key='map', on_select='rerun', width='content' if two else 'stretch',
                     selection_mode=('brush', 'second') if two else 'brush')
-    found = inside_both(points, selected.selection)
-    if len(found): return _brushed(corpus, found, colour, titles[0].replace(':', '-'))
+    part = inside_both(points, event.selection)
+    if len(part): return _brushed(corpus, part, colour, titles[0].replace(':', '-'))
     st.caption('Drag a rectangle over the map to list its pairs; scroll to zoom, double-click to clear.'
                + (' The same sentences stay visible on the other map.' if two else ''))
 
-def _brushed(corpus, found, colour, name):
+def _brushed(corpus, points, colour, name):
     "The pairs under the brush, and forms that save or send them."
-    ids = found.pair_id.unique()
+    ids = points.pair_id.unique()
     st.subheader(f'{len(ids):,} pairs under the brush')
     columns = list(dict.fromkeys([*([colour] if colour != 'side' and colour not in PEOPLE else []),
                                   'reference', 'translation', *corpus.measures(), 'corpus', 'pair_id']))
@@ -222,12 +222,12 @@ def _brushed(corpus, found, colour, name):
         save_or_send(corpus, [], len(rows), pairs_condition(rows.pair_id))
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #3e669fcb
-def _choices(corpus, at_hand, rated):
+def _choices(corpus, at_hand, has_ratings):
     "Choices of the sidebar that decide the maps and their colour."
     encoder = choose('Encoder', at_hand, 'encoder', 'encoder')
     beside = choose('Second map by', ['', *(name for name in at_hand if name != encoder)], 'beside', 'encoder',
                     format_func=lambda name: name or 'no second map')
-    colour = choose('Colour', colours(corpus, rated), 'colour', 'measure', format_func=colour_title)
+    colour = choose('Colour', colours(corpus, has_ratings), 'colour', 'measure', format_func=colour_title)
     in_address('sides', 'references', one_of(list(SIDES), 'side'))
     in_address('pairs', 2000, one_of(SIZES, 'size'))
     in_address('seed', 0, number('seed', 0))
@@ -246,9 +246,9 @@ def _marks(sides):
         text = st.text_input('Highlight sentences with', key='find', max_chars=200, placeholder='a word or a phrase')
         edges = st.toggle('Edges', key='edges', disabled=len(SIDES[sides]) < 2,
                           help='Joins the two sentences of a pair; needs both sides on the map')
-        typed = st.text_area('Place your own sentences', key='typed', max_chars=2000, placeholder='one a line',
+        lines = st.text_area('Place your own sentences', key='typed', max_chars=2000, placeholder='one a line',
                              help=f'Where the encoder would put them, by transform of UMAP; {TYPED} at most')
-    return text, edges and len(SIDES[sides]) == 2, typed
+    return text, edges and len(SIDES[sides]) == 2, lines
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #9893238c
 class MapJob:
@@ -270,12 +270,12 @@ class MapJob:
     def hear(
         self,
         stage:str, # Part of the work
-        done:int,  # Units of it that are done
+        count:int, # Units of it that are done
         total:int, # Units that it has
     ):
         "Record the progress of the work."
         if stage != self.stage: self.stage, self.stage_begun = stage, time.monotonic()
-        self.done, self.total = done, total
+        self.done, self.total = count, total
 
     def status(self) -> str: # A line for the reader
         parts = [self.stage]
@@ -299,19 +299,19 @@ def _progress(job):
     st.progress(job.done / job.total if job.total else 0., job.status())
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #a410aceb
-def _offer(pairs, wanted):
+def _offer(pairs, map_key):
     "The progress of a map that is being made, or a button that makes it."
     worker, jobs = _jobs()
-    job = jobs.get(wanted)
+    job = jobs.get(map_key)
     if job and not job.result.done(): return _progress(job)
     if job:
-        jobs.pop(wanted).result.result() # raises what went wrong
+        jobs.pop(map_key).result.result() # raises what went wrong
         st.rerun()
-    st.info(f'The map by {escaped(wanted[1])} has not been made yet. It takes some seconds (a quarter of a minute for '
+    st.info(f'The map by {escaped(map_key[1])} has not been made yet. It takes some seconds (a quarter of a minute for '
             '20,000 sentences; the first map on a machine half a minute more) and is kept.', icon=':material/map:')
     if not st.button(f'Make the map of {pairs:,} pairs', type='primary', icon=':material/map:'): return
     for key in [key for key, job in jobs.items() if job.result.done()]: jobs.pop(key, None)
-    jobs[wanted] = MapJob(worker, *wanted)
+    jobs[map_key] = MapJob(worker, *map_key)
     st.rerun()
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #afdddede
@@ -336,19 +336,19 @@ def page():
     corpus = choose_corpus(s)
     at_hand = list(models_at_hand(s, 'Encoder'))
     if not at_hand: nothing_yet('There is no encoder in this workspace.', 'paranmt train --help')
-    rated = rated_pairs(s, corpus)
-    encoders, colour, sides, n, seed = _choices(corpus, at_hand, len(rated) > 0)
-    text, edges, typed = _marks(sides)
+    ratings = rated_pairs(s, corpus)
+    encoders, colour, sides, n, seed = _choices(corpus, at_hand, len(ratings) > 0)
+    text, edges, lines = _marks(sides)
     stamps = [identity_of(encoder, s)['checksum'] for encoder in encoders]
     st.caption(source_line(corpus, encoder=', '.join(f'{e}, {k}' for e, k in zip(encoders, stamps)), seed=seed))
     maps = [(str(corpus.folder), encoder, stamp, n, seed, sides) for encoder, stamp in zip(encoders, stamps)]
-    for wanted in maps:
-        if not has_map(corpus, wanted[2], n, seed, sides): return _offer(min(n, corpus.rows), wanted)
+    for map_key in maps:
+        if not has_map(corpus, map_key[2], n, seed, sides): return _offer(min(n, corpus.rows), map_key)
     two = (*maps, None)[:2]
-    points, placed = _points(*two, corpus_state(corpus), colour, rated if colour in PEOPLE else None)
+    points, total = _points(*two, corpus_state(corpus), colour, ratings if colour in PEOPLE else None)
     points = with_text(points, text)
     st.caption(f'{len(points):,} sentences, coloured by **{escaped(colour_title(colour))}**.'
-               + (f' {placed - len(points):,} have no value of it and are left out.' if placed > len(points) else ''))
+               + (f' {total - len(points):,} have no value of it and are left out.' if total > len(points) else ''))
     if remarks := _remarks(points, text, edges): st.caption(remarks)
-    if len(points): _map(corpus, points, colour, encoders, edges, _placed(*two, typed))
+    if len(points): _map(corpus, points, colour, encoders, edges, _placed(*two, lines))
     else: st.info('No sentence has a value of the column chosen for the colour.', icon=':material/inbox:')

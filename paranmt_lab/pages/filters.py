@@ -51,8 +51,8 @@ MOST = 12 # Measures that the page shows at once
 def _moved(filters, measure, key):
     "Copy a slider's range into the ranges of the page."
     others = [r for r in st.session_state['filter'] if r.measure != measure]
-    chosen = range_at(filters.axes[measure], st.session_state[key])
-    st.session_state['filter'] = [*others, chosen] if chosen else others
+    bounds = range_at(filters.axes[measure], st.session_state[key])
+    st.session_state['filter'] = [*others, bounds] if bounds else others
 
 def _slider_key(measure, place):
     "The key of a slider; a new one if the range came from the address, so that the slider moves there."
@@ -62,65 +62,65 @@ def _slider_key(measure, place):
     turns[measure] = turns.get(measure, 0) + 1
     return f'slider_{measure}_{turns[measure]}'
 
-def _measure_view(filters, measure, ranges, kept, every):
+def _measure_view(filters, measure, ranges, counts, every):
     "One measure: its histogram and its slider."
-    axis, chosen = filters.axes[measure], ranges.get(measure)
-    if not every.by_axis[measure][1:].any(): return _no_values(measure, chosen)
-    bins = filter_bins(axis, kept.by_axis[measure], every.by_axis[measure], chosen)
+    axis, bounds = filters.axes[measure], ranges.get(measure)
+    if not every.by_axis[measure][1:].any(): return _no_values(measure, bounds)
+    bins = filter_bins(axis, counts.by_axis[measure], every.by_axis[measure], bounds)
     draw(filter_histogram(bins, label(measure)).properties(height=150), f'bins_{measure}')
-    place = placed(axis, chosen)
+    place = placed(axis, bounds)
     key = _slider_key(measure, place)
-    (first, last), known = placed(axis, None), known_measure(measure)
+    (first, last), definition = placed(axis, None), known_measure(measure)
     ends = {first: 'min', last: 'max'} # a different label for each end, since Streamlit compares labels
     st.select_slider(measure, positions(axis), place, format_func=lambda v: ends.get(v, f'{v:g}'), key=key,
                      on_change=_moved, args=(filters, measure, key), label_visibility='collapsed')
     empty = every.by_axis[measure][0]
-    about = f'{known.about} ({cited(known.paper)})' if known else ''
-    alone = f'removes {kept.alone[measure]:,} alone' if chosen else ''
+    about = f'{definition.about} ({cited(definition.paper)})' if definition else ''
+    alone = f'removes {counts.alone[measure]:,} alone' if bounds else ''
     notes = filter(None, [about, alone, f'{empty:,} without a value' if empty else ''])
     st.caption(escaped(' · '.join(notes)))
 
-def _no_values(measure, chosen):
+def _no_values(measure, bounds):
     "A measure without any value: a note instead of histogram and slider."
     st.markdown(f'**{escaped(label(measure))}**')
-    removes = ', so its range removes every pair' if chosen else ''
+    removes = ', so its range removes every pair' if bounds else ''
     st.caption(f'No pair of the corpus has a value of it{removes}.')
 
 # %% ../../nbs/62_pages.filters.ipynb #6b5aa794
 @page_part
-def _measure_views(filters, ranges, kept, every):
+def _measure_views(filters, ranges, counts, every):
     "All measures, three side by side."
     columns = st.columns(3, gap='medium')
     for i, measure in enumerate(filters.axes):
-        with columns[i % 3]: _measure_view(filters, measure, ranges, kept, every)
+        with columns[i % 3]: _measure_view(filters, measure, ranges, counts, every)
 
 # %% ../../nbs/62_pages.filters.ipynb #86bcda73
 @page_part
-def _domains(filters, kept, every):
+def _domains(filters, counts, every):
     "Share of each domain's pairs that is kept."
     table = pd.DataFrame(dict(domain=[name or 'none' for name in filters.domains], pairs=every.by_domain,
-                              kept=kept.by_domain))
+                              kept=counts.by_domain))
     table['share'] = table.kept / table.pairs.clip(lower=1)
     st.subheader('By domain')
     height = 60 + 24 * min(len(table), 20)
-    chart = domain_shares(table.nlargest(20, 'pairs'), kept.pairs / max(every.pairs, 1))
+    chart = domain_shares(table.nlargest(20, 'pairs'), counts.pairs / max(every.pairs, 1))
     draw(chart.properties(height=height), 'domain_shares')
     if len(table) > 20: st.caption(f'The 20 largest of {len(table)} domains.')
 
 # %% ../../nbs/62_pages.filters.ipynb #1326b2b1
 def _rows(filters, corpus, measure, ids):
     "Rows of a table of examples, by the measure."
-    wanted = [measure, 'reference', 'translation', *filters.axes, 'corpus', 'pair_id']
-    return corpus.pairs_by_id(ids, list(dict.fromkeys(wanted))).sort_values(measure)
+    columns = [measure, 'reference', 'translation', *filters.axes, 'corpus', 'pair_id']
+    return corpus.pairs_by_id(ids, list(dict.fromkeys(columns))).sort_values(measure)
 
-def _window(filters, chosen, kept, n, upper):
+def _window(filters, bounds, counts, n, upper):
     "Codes of kept pairs next to a threshold."
-    low, high = code_range(filters.axes[chosen.measure], chosen)
-    return {chosen.measure: window_beside(kept.by_axis[chosen.measure], low, high, n, upper)}
+    low, high = code_range(filters.axes[bounds.measure], bounds)
+    return {bounds.measure: window_beside(counts.by_axis[bounds.measure], low, high, n, upper)}
 
 @st.fragment
 @page_part
-def _examples(filters, corpus, ranges, kept):
+def _examples(filters, corpus, ranges, counts):
     "The pairs behind a threshold."
     st.subheader('Pairs next to a threshold')
     if not ranges: return st.caption('Move a slider to show the pairs on both sides of its threshold.')
@@ -132,14 +132,14 @@ def _examples(filters, corpus, ranges, kept):
     measure = left.selectbox('Range', names, key='by', format_func=label)
     n = middle.number_input('Rows', 1, 1000, key='rows')
     seed = right.number_input('Seed', 0, key='seed')
-    chosen = next(r for r in ranges if r.measure == measure)
-    st.markdown(f'**Removed by {escaped(label(measure))} alone**: {kept.alone[measure]:,} pairs')
-    removed = filters.sample(ranges, int(n), int(seed), removed_by=measure)
-    pair_table(_rows(filters, corpus, measure, removed), 'removed', f'{corpus.name}-removed')
-    for name, value in dict(lower=chosen.low, upper=chosen.high).items():
+    bounds = next(r for r in ranges if r.measure == measure)
+    st.markdown(f'**Removed by {escaped(label(measure))} alone**: {counts.alone[measure]:,} pairs')
+    sample = filters.sample(ranges, int(n), int(seed), removed_by=measure)
+    pair_table(_rows(filters, corpus, measure, sample), 'removed', f'{corpus.name}-removed')
+    for name, value in dict(lower=bounds.low, upper=bounds.high).items():
         if value is None: continue
         st.markdown(f'**Kept, next to the {name} threshold** {value:g}')
-        window = _window(filters, chosen, kept, int(n), name == 'upper')
+        window = _window(filters, bounds, counts, int(n), name == 'upper')
         beside = filters.sample(ranges, int(n), int(seed), window=window)
         pair_table(_rows(filters, corpus, measure, beside), f'beside_{name}', f'{corpus.name}-kept')
 
@@ -155,38 +155,38 @@ def _in_words(r):
 
 def moved_ranges(
     filters,           # The crossfilter
-    chosen:list,       # Ranges of the address
+    ranges:list,       # Ranges of the address
 ) -> str:              # Empty if no threshold had to move
     "Note about thresholds that were moved to a position of their slider."
-    applied = [(r, range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r))) for r in chosen]
-    ends = [(_in_words(r), _in_words(at) if at else 'no bound') for r, at in applied]
-    moved = [f'{asked} became {found}' for asked, found in ends if asked != found]
-    return f"Thresholds were moved to the nearest position of their slider: {', '.join(moved)}." if moved else ''
+    both = [(r, range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r))) for r in ranges]
+    ends = [(_in_words(r), _in_words(at) if at else 'no bound') for r, at in both]
+    moves = [f'{old} became {new}' for old, new in ends if old != new]
+    return f"Thresholds were moved to the nearest position of their slider: {', '.join(moves)}." if moves else ''
 
 # %% ../../nbs/62_pages.filters.ipynb #bbb23a21
 @page_part
-def _filters(corpus, state, measures, chosen):
+def _filters(corpus, state, measures, choices):
     "Everything below the choice of measures."
     of = str(corpus.folder), tuple(measures), state
     if (filters := crossfilter(*of)) is None: st.stop()
-    at_edges = {r.measure: range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r)) for r in chosen}
+    at_edges = {r.measure: range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r)) for r in choices}
     ranges = {measure: r for measure, r in at_edges.items() if r}
-    if moved := moved_ranges(filters, chosen): st.info(escaped(moved), icon=':material/tune:')
-    every, kept = counted(filters, of, ()), counted(filters, of, tuple(ranges.values()))
+    if note := moved_ranges(filters, choices): st.info(escaped(note), icon=':material/tune:')
+    every, counts = counted(filters, of, ()), counted(filters, of, tuple(ranges.values()))
     left, middle, right = st.columns(3)
-    left.metric('Pairs kept', f'{kept.pairs:,}', f'{kept.pairs / max(every.pairs, 1):.1%} of {every.pairs:,}',
+    left.metric('Pairs kept', f'{counts.pairs:,}', f'{counts.pairs / max(every.pairs, 1):.1%} of {every.pairs:,}',
                 delta_color='off', delta_arrow='off')
     with middle: strong = st.empty()
     with right: best = st.empty()
-    _measure_views(filters, ranges, kept, every)
+    _measure_views(filters, ranges, counts, every)
     if ranges: st.caption('Kept are the pairs with ' + ', '.join(escaped(_in_words(r)) for r in ranges.values()))
     one, two = st.columns(2, gap='large')
     with one: people(filters, corpus.name, list(ranges.values()), strong)
-    with two: trainings(corpus, kept, best)
+    with two: trainings(corpus, counts, best)
     calibrations(measures)
-    _domains(filters, kept, every)
-    _examples(filters, corpus, list(ranges.values()), kept)
-    save_or_send(corpus, list(ranges.values()), kept.pairs)
+    _domains(filters, counts, every)
+    _examples(filters, corpus, list(ranges.values()), counts)
+    save_or_send(corpus, list(ranges.values()), counts.pairs)
 
 # %% ../../nbs/62_pages.filters.ipynb #5b758626
 HOW = '''
@@ -211,7 +211,7 @@ def page():
     if not every: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')
     in_address('show', _default_measures(every), some_of(every, 'measure', MOST))
     measures = st.sidebar.multiselect('Measures', every, key='show', max_selections=MOST, format_func=label)
-    chosen = in_address('filter', [], read_filters(every), write_filter)
-    measures = [*measures, *(r.measure for r in chosen if r.measure not in measures)]
+    ranges = in_address('filter', [], read_filters(every), write_filter)
+    measures = [*measures, *(r.measure for r in ranges if r.measure not in measures)]
     if not measures: return st.info('Choose measures on the left.', icon=':material/tune:')
-    _filters(corpus, state, measures, chosen)
+    _filters(corpus, state, measures, ranges)

@@ -88,7 +88,7 @@ def people(
     _headline(place, sides.iloc[0], SCALES[scale])
     if not len(labels): return st.caption('None of its pairs has been rated yet.')
     draw(side_shares(sides, SCALES[scale]).properties(height=30 * len(sides) + 60), 'side_shares',
-         made=f'paranmt annotate status {shlex.quote(campaign)}')
+         command=f'paranmt annotate status {shlex.quote(campaign)}')
     st.caption('Shares of the rated pairs, weighted by the pairs that each represents; intervals of 95 % (Wilson, for '
                'the effective number of labels). A discarded pair does not count as strong.')
 
@@ -119,7 +119,7 @@ def _with_pairs(table, corpus):
 @page_part
 def trainings(
     corpus, # The corpus
-    kept,   # Counts of the ranges
+    counts,   # Counts of the ranges
     place,  # Placeholder for the best development score
 ):
     "Show development scores of trainings on the corpus."
@@ -132,7 +132,7 @@ def trainings(
     best = table.loc[table.development.idxmax()]
     place.metric('Best development score', f'{best.development:.1f}', f'{best.run}, {best.selection}',
                  delta_color='off', delta_arrow='off')
-    draw(outcomes(table, kept.pairs).properties(height=240), 'outcomes')
+    draw(outcomes(table, counts.pairs).properties(height=240), 'outcomes')
     sets = ', '.join(sorted(filter(None, table['set'].unique()))) or 'an unknown set'
     st.caption(f"Development scores on {escaped(sets)} (Pearson × 100). The dashed line marks the pairs kept now.")
 
@@ -218,8 +218,8 @@ def pairs_condition(
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #c1ec5822
 def report():
     "Tell the result of a form, once."
-    done, problem = st.session_state.pop('done', ('', ''))
-    if done: st.success(done)
+    message, problem = st.session_state.pop('done', ('', ''))
+    if message: st.success(message)
     if problem: st.error(escaped(problem), icon=':material/block:')
 
 @page_part

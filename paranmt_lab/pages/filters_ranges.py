@@ -18,26 +18,26 @@ from ..selection import Range
 
 # %% ../../nbs/62_pages.filters_ranges.ipynb #fbfffd82
 def write_filter(
-    chosen:Range, # A half-open range
+    bounds:Range, # A half-open range
 ) -> str:         # For example `trigram_overlap:0.1:0.7`
     "A range as text for the address."
-    ends = ('' if end is None else f'{end:g}' for end in (chosen.low, chosen.high))
-    return ':'.join([chosen.measure, *ends])
+    ends = ('' if end is None else f'{end:g}' for end in (bounds.low, bounds.high))
+    return ':'.join([bounds.measure, *ends])
 
 def read_filters(
     measures:Sequence[str], # Measures of the corpus
 ):                          # From texts of the address to ranges
     "A reader of ranges; it raises a ValueError with the reason if a text is no range."
     def _read(texts):
-        found = {}
+        ranges = {}
         for text in filter(None, texts):
             measure, *ends = text.rsplit(':', 2)
             if len(ends) != 2: raise ValueError(f'filter = {text!r}, expected MEASURE:LOW:HIGH')
             if measure not in measures:
                 raise ValueError(f'filter = {text!r}: no such measure in the corpus, which has {", ".join(measures)}')
             low, high = (number('filter', kind=float)([end]) if end else None for end in ends)
-            found[measure] = Range(measure, low, high)
-        return list(found.values())
+            ranges[measure] = Range(measure, low, high)
+        return list(ranges.values())
     return _read
 
 # %% ../../nbs/62_pages.filters_ranges.ipynb #52d29265
@@ -49,13 +49,13 @@ def positions(
 
 def placed(
     axis:Axis,          # Axis of the measure
-    chosen:Range|None,  # A range; None: no bounds
+    bounds:Range|None,  # A range; None: no bounds
 ) -> tuple[float, float]: # Two positions of the slider
     "Positions of the slider for a range."
     edges = positions(axis)
     nearest = lambda value, end: end if value is None else edges[int(np.argmin(np.abs(np.array(edges) - value)))]
-    if chosen is None: return edges[0], edges[-1]
-    return nearest(chosen.low, edges[0]), nearest(chosen.high, edges[-1])
+    if bounds is None: return edges[0], edges[-1]
+    return nearest(bounds.low, edges[0]), nearest(bounds.high, edges[-1])
 
 def range_at(
     axis:Axis,                     # Axis of the measure
@@ -74,13 +74,13 @@ def filter_bins(
     axis:Axis,           # Axis of a measure
     counts:np.ndarray,   # int64[256] pairs of each code that every other range keeps
     every:np.ndarray,    # int64[256] all pairs of each code
-    chosen:Range|None,   # Range of the measure; None: no bounds
+    bounds:Range|None,   # Range of the measure; None: no bounds
 ) -> pd.DataFrame:       # low, high, pairs, every, side
     "The bins of a measure's histogram."
     edges = axis.edges.astype(float)
     ends = np.concatenate([[2 * edges[0] - edges[1]], edges, [2 * edges[-1] - edges[-2]]])
     codes = np.arange(1, len(edges) + 2)
-    low, high = code_range(axis, chosen) if chosen else (1, len(edges) + 1)
+    low, high = code_range(axis, bounds) if bounds else (1, len(edges) + 1)
     bins = pd.DataFrame(dict(low=ends[:-1], high=ends[1:], pairs=counts[codes], every=every[codes],
                              side=np.where((codes >= low) & (codes <= high), *SIDES)))
     outer = np.r_[True, np.zeros(len(bins) - 2, bool), True]

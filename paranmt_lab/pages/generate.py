@@ -54,8 +54,8 @@ def generators(
     s:Settings, # Settings
 ) -> list[str]: # Names
     "Generators of this machine: models that read English and write English."
-    found = models_at_hand(s, 'Translator')
-    names = [name for name, folder in found.items() if name.startswith('generator:') or model_language(folder) == 'en']
+    models = models_at_hand(s, 'Translator')
+    names = [name for name, folder in models.items() if name.startswith('generator:') or model_language(folder) == 'en']
     return sorted(names, key=lambda name: not name.startswith('generator:'))
 
 # %% ../../nbs/62_pages.generate.ipynb #d09a4c0b
@@ -92,21 +92,21 @@ def _templates(name, stamp):
     "Templates to write for, where the model takes them; none where it does not."
     templates = getattr(_engine(name, stamp), 'templates', None)
     if templates is None: return ()
-    known = templates.template.head(OFFERED).tolist()
-    typed = in_address('templates', known[:3], lambda texts: [text for text in texts if text])
-    offered = list(dict.fromkeys([*known, *typed]))
+    top = templates.template.head(OFFERED).tolist()
+    current = in_address('templates', top[:3], lambda texts: [text for text in texts if text])
+    options = list(dict.fromkeys([*top, *current]))
     with st.sidebar:
-        chosen = st.multiselect('Templates', offered, key='templates', accept_new_options=True,
+        choices = st.multiselect('Templates', options, key='templates', accept_new_options=True,
                                 help='The most frequent ones, or your own, such as S(ADVP NP VP .)')
-        return tuple(_valid(chosen, _engine(name, stamp).labels.labels) or known[:3])
+        return tuple(_valid(choices, _engine(name, stamp).labels.labels) or top[:3])
 
 def _valid(templates, labels):
     "Templates without those that are none; the reason is shown."
-    found = []
+    results = []
     for text in templates:
-        try: found.append(check_template(text, labels))
+        try: results.append(check_template(text, labels))
         except ValueError as e: st.warning(escaped(str(e)))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(results))
 
 def _choices(names):
     "Model and way of decoding, from the sidebar."
@@ -130,8 +130,8 @@ FOREIGN = 'This does not look like English ({}), which is all that the model rea
 def _template_of(row):
     "Template that a paraphrase was written for, and the one that it has, where the model takes templates."
     if not hasattr(row, 'asked'): return ''
-    asked, real = escaped(row.asked), escaped(row.found or 'no parse')
-    return f' · has {asked}' if row.match else f' · asked for {asked}, has {real}'
+    target, real = escaped(row.asked), escaped(row.found or 'no parse')
+    return f' · has {target}' if row.match else f' · asked for {target}, has {real}'
 
 def caption_of(
     row,            # Row of the paraphrases
@@ -157,56 +157,56 @@ def _warn(flags):
         st.info('A paraphrase that is marked as unfinished reached the longest length before its end.')
 
 # %% ../../nbs/62_pages.generate.ipynb #dfdb558d
-def _show(request, stamp, found):
+def _show(request, stamp, rows):
     "The paraphrases with marked differences, and as a table to save; returns what an encoder finds."
-    _warn(found['flags'])
+    _warn(rows['flags'])
     scorer = load_encoder(SCORER, identity_of(SCORER, settings())['checksum'])
-    similar = scorer.similarity(list(found.paraphrase), [request.sentence] * len(found))
-    for row, value in zip(found.itertuples(), similar):
+    similar = scorer.similarity(list(rows.paraphrase), [request.sentence] * len(rows))
+    for row, value in zip(rows.itertuples(), similar):
         st.markdown(marked_difference(request.sentence, row.paraphrase))
         st.caption(caption_of(row, value, request.sentence))
     st.subheader('As pairs')
-    pairs = found.assign(sentence=request.sentence, similarity=similar)
+    pairs = rows.assign(sentence=request.sentence, similarity=similar)
     templates = [column for column in ('asked', 'found', 'parse') if column in pairs]
     columns = ['sentence', 'paraphrase', 'score', 'similarity', *templates, 'flags']
     pair_table(pairs[columns], 'paraphrases', 'paraphrases')
 
 # %% ../../nbs/62_pages.generate.ipynb #126ec62e
-def _save(name, request, engine, found, s):
+def _save(name, request, engine, rows, s):
     "Save the pairs; returns them, or None with the reason for `report`."
-    try: saved = save_pairs(name, request, engine, found, s)
+    try: result = save_pairs(name, request, engine, rows, s)
     except (OSError, RuntimeError, ValueError) as e:
         st.session_state['done'] = '', str(e)
         return None
-    st.session_state['done'] = f'{escaped(saved.told(name))}.', ''
-    return saved
+    st.session_state['done'] = f'{escaped(result.told(name))}.', ''
+    return result
 
-def _send(name, title, request, engine, found, s):
+def _send(name, title, request, engine, rows, s):
     "Save the pairs, and draw a campaign of them."
-    if saved := _save(name, request, engine, found, s):
-        send_pairs(name, (), title, '', len(saved.ids), pairs_condition(saved.ids))
+    if result := _save(name, request, engine, rows, s):
+        send_pairs(name, (), title, '', len(result.ids), pairs_condition(result.ids))
 
 @page_part
 def save_or_send_pairs(
     request:Request,    # A request
     engine:dict,        # Identity of the engine
-    found:pd.DataFrame, # Of `paraphrases`
+    rows:pd.DataFrame,  # Of `paraphrases`
 ):
     "Two forms: pairs in a corpus, and a campaign of them; each with its command."
     s = settings()
     name = st.text_input('Corpus', 'generated', key='pairs_corpus', max_chars=100,
                          help='A new corpus, or one that this page made').strip()
-    try: ids = pair_ids(name, request, engine, found, s)
+    try: ids = pair_ids(name, request, engine, rows, s)
     except (OSError, ValueError) as e: return st.error(escaped(str(e)), icon=':material/block:')
     save, (left, right) = request_command(request, name), st.columns(2, gap='large')
     with left, st.form('save_pairs', border=True):
         st.markdown(f'**Save as pairs** ({len(ids)} pairs)')
-        if st.form_submit_button('Save', icon=':material/save:'): _save(name, request, engine, found, s)
+        if st.form_submit_button('Save', icon=':material/save:'): _save(name, request, engine, rows, s)
         st.code(save, language='bash', wrap_lines=True)
     with right, st.form('send_pairs', border=True):
         st.markdown('**Send to a campaign**')
         title = st.text_input('Name', key='campaign_name')
-        if st.form_submit_button('Send', icon=':material/send:'): _send(name, title, request, engine, found, s)
+        if st.form_submit_button('Send', icon=':material/send:'): _send(name, title, request, engine, rows, s)
         plan = planned_campaign(title or 'NAME', name, (), '', len(ids), pairs_condition(ids))
         st.code(f'{save}\n{campaign_command(plan)}', language='bash', wrap_lines=True)
     report()
@@ -234,13 +234,13 @@ def _unusable(sentence, model):
     return not 0 < words <= WORDS
 
 # %% ../../nbs/62_pages.generate.ipynb #usab0003
-def _all(request, stamp, found):
+def _all(request, stamp, rows):
     "Everything about the paraphrases of a sentence."
-    _show(request, stamp, found)
+    _show(request, stamp, rows)
     engine = _engine(request.model, stamp)
     with st.expander('Save these pairs in a corpus, or send them to people', icon=':material/send:'):
-        save_or_send_pairs(request, engine.identity, found)
-    if st.toggle('Attention of the first paraphrase'): _attention(engine, request.sentence, found.paraphrase[0])
+        save_or_send_pairs(request, engine.identity, rows)
+    if st.toggle('Attention of the first paraphrase'): _attention(engine, request.sentence, rows.paraphrase[0])
 
 @page_view
 def page():
@@ -258,6 +258,6 @@ def page():
     sentence = st.text_input('Sentence', key='sentence', max_chars=10_000).strip()
     if _unusable(sentence, name): return
     request = Request(name, sentence, decoding, _templates(name, stamp))
-    found = _paraphrases(request, stamp)
-    if found.paraphrase.str.strip().any(): _all(request, stamp, found)
+    rows = _paraphrases(request, stamp)
+    if rows.paraphrase.str.strip().any(): _all(request, stamp, rows)
     else: st.info('The model reads nothing in this text that it knows.')

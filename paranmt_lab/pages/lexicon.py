@@ -53,8 +53,8 @@ _SIDES = '''regexp_matches(lower(reference), $one) AND regexp_matches(lower(tran
 
 def _whole_word(word):
     "A pattern of DuckDB for a word and no part of one."
-    quoted = ''.join(f'\\x{{{ord(c):x}}}' for c in word)
-    return rf'(^|[^\pL\pN_]){quoted}($|[^\pL\pN_])'
+    letters = ''.join(f'\\x{{{ord(c):x}}}' for c in word)
+    return rf'(^|[^\pL\pN_]){letters}($|[^\pL\pN_])'
 
 def meetings(
     corpus:Corpus,  # Corpus that the lexicon was counted in
@@ -63,9 +63,9 @@ def meetings(
     n:int=10,       # Pairs at most
 ) -> pd.DataFrame:  # pair_id, reference, translation: pairs with the words on different sides, one for a reference
     "The first pairs of sentences across which two words meet."
-    asked = dict(one=_whole_word(word), other=_whole_word(other))
-    found = corpus.frame(['pair_id', 'reference', 'translation'], where=_SIDES, params=asked, limit=20 * n)
-    return found.drop_duplicates('reference').head(n)
+    patterns = dict(one=_whole_word(word), other=_whole_word(other))
+    rows = corpus.frame(['pair_id', 'reference', 'translation'], where=_SIDES, params=patterns, limit=20 * n)
+    return rows.drop_duplicates('reference').head(n)
 
 # %% ../../nbs/62_pages.lexicon.ipynb #f48cb094
 @st.cache_resource(max_entries=3, show_spinner='Opening the lexicon')
@@ -90,10 +90,10 @@ def _examples(lexicon, word, others, s):
     corpus = _corpus_of(lexicon, s)
     if corpus is None:
         return st.caption(f"The corpus {escaped(lexicon.facts['request']['corpus'])} is no longer in this workspace.")
-    found = meetings(corpus, word, other)
-    st.caption(f'The first {len(found)} pairs of {escaped(corpus.name)}, one for each reference; also pairs that the '
+    rows = meetings(corpus, word, other)
+    st.caption(f'The first {len(rows)} pairs of {escaped(corpus.name)}, one for each reference; also pairs that the '
                'lexicon left out for their score or length.')
-    for row in found.itertuples():
+    for row in rows.itertuples():
         left, right = st.columns(2, gap='medium')
         for place, text in ((left, row.reference), (right, row.translation)):
             mine = re.search(rf'(?i)(?<!\w){re.escape(word)}(?!\w)', text)
@@ -106,8 +106,8 @@ def _simlex(_lexicon, stamp, by, path):
     pairs = read_simlex(path)
     column = {'adjusted': 'adjusted', 'cross': 'pmi_cross'}[by]
     pairs['score'] = pair_scores(_lexicon, pairs.word1, pairs.word2)[column].to_numpy()
-    seen = pairs.dropna(subset='score')
-    return pairs, spearman(seen.SimLex999.to_numpy(), seen.score.to_numpy())
+    part = pairs.dropna(subset='score')
+    return pairs, spearman(part.SimLex999.to_numpy(), part.score.to_numpy())
 
 @page_part
 def _simlex_part(lexicon, by, s):
@@ -129,18 +129,18 @@ def _simlex_part(lexicon, by, s):
 # %% ../../nbs/62_pages.lexicon.ipynb #9a0386b1
 def _default_word(lexicon):
     "A word to begin with: the first of some, or one of middling frequency."
-    known = [word for word in ('good', 'house', 'man') if word in lexicon.index]
-    return known[0] if known else lexicon.words.word[min(100, len(lexicon.words) - 1)]
+    words = [word for word in ('good', 'house', 'man') if word in lexicon.index]
+    return words[0] if words else lexicon.words.word[min(100, len(lexicon.words) - 1)]
 
 @page_part
 def _word_part(lexicon, word, by, least, n, s):
     "Paraphrases of a word, and sentences."
-    try: found = paraphrases(lexicon, word, n, by, least)
+    try: table = paraphrases(lexicon, word, n, by, least)
     except ValueError as e: return st.warning(escaped(str(e)), icon=':material/search_off:')
     st.subheader(f'Paraphrases of {escaped(word)}')
-    if not len(found): return st.caption(f'No word meets it {least} times. A lower number shows more paraphrases.')
-    pair_table(found, 'paraphrases', f'{lexicon.folder.name}-paraphrases')
-    _examples(lexicon, word.strip().lower(), found.word.tolist(), s)
+    if not len(table): return st.caption(f'No word meets it {least} times. A lower number shows more paraphrases.')
+    pair_table(table, 'paraphrases', f'{lexicon.folder.name}-paraphrases')
+    _examples(lexicon, word.strip().lower(), table.word.tolist(), s)
 
 HOW = '''
 1. Type a word. Its paraphrases are words that occur on the other side of a pair more often than chance predicts.

@@ -60,8 +60,8 @@ def _remove(key, force):
 
 def _show_outcome():
     "The report of the last change, once."
-    done, problem = st.session_state.pop('outcome_of_change', ('', ''))
-    if done: st.success(done, icon=':material/check:')
+    message, problem = st.session_state.pop('outcome_of_change', ('', ''))
+    if message: st.success(message, icon=':material/check:')
     if problem: st.error(escaped(problem), icon=':material/block:')
 
 # %% ../../nbs/62_pages.manage.ipynb #fb2eff9d
@@ -77,9 +77,9 @@ def _remove_form(key, others):
     "The name to type, and the button that deletes."
     st.markdown('**Remove**')
     name = key.partition(':')[2]
-    typed = st.text_input('Its name, to confirm', key='name_to_confirm', placeholder=name)
+    text = st.text_input('Its name, to confirm', key='name_to_confirm', placeholder=name)
     force = bool(others) and st.checkbox('Remove it although things depend on it', key='force_removal')
-    ready = typed == name and (force or not others)
+    ready = text == name and (force or not others)
     st.button('Delete for good', icon=':material/delete:', disabled=not ready, on_click=_remove, args=(key, force))
     st.code(shlex.join(['paranmt', 'remove', key, *['--force'] * force]), language='bash', wrap_lines=True)
 
@@ -125,8 +125,8 @@ def _campaigns(data):
 def show_restore():
     "Restore a campaign from a backup."
     with st.expander('Restore a campaign from a backup', icon=':material/settings_backup_restore:', key='restoring'):
-        done, problem = st.session_state.pop('outcome_of_restore', ('', ''))
-        if done: st.success(done, icon=':material/check:')
+        message, problem = st.session_state.pop('outcome_of_restore', ('', ''))
+        if message: st.success(message, icon=':material/check:')
         if problem: st.error(escaped(problem), icon=':material/block:')
         st.caption('A backup is a file that `paranmt annotate backup` wrote. The campaign gets its pairs, answers, '
                    'comments and decisions back, each with its time; reserved pairs are free again.')

@@ -68,16 +68,16 @@ COLUMNS = SIDE_COLUMNS[1:] # That a run learns from where it does not say
 
 def megabatch(
     corpus:Corpus,      # The run's corpus
-    learned:Learned,    # Pairs that the run learned from
+    pairs:Learned,      # Pairs that the run learned from
     probe:int,          # Id of the probe's pair
     size:int=4000,      # Most pairs: 40 mini-batches of 100
     seed:int=0,         # Seed of the order
     sides:tuple[str, str]=COLUMNS, # Columns that the run learned from
 ) -> pd.DataFrame:      # `pair_id`, `segment` (as the run has it) and the two sides; the probe's pair first
     "A probe's pair and others in a seeded order."
-    others = learned.pair_id[learned.pair_id != probe]
+    others = pairs.pair_id[pairs.pair_id != probe]
     order = np.array([probe, *others[np.argsort(shuffled(others, seed))][:size - 1]])
-    segments = learned.segment[np.searchsorted(learned.pair_id, order)]
+    segments = pairs.segment[np.searchsorted(pairs.pair_id, order)]
     return corpus.pairs_by_id(order, ['pair_id', *sides]).assign(segment=segments)[['pair_id', 'segment', *sides]]
 
 # %% ../../nbs/62_pages.negatives.ipynb #3e89f969
@@ -126,8 +126,8 @@ def negatives_at(
     for m in sizes or sizes_of(config):
         n = min(m * (batch or config.optimizer.batch_size), len(mega))
         opinion, part = opinion_of(judge, n), torch.from_numpy(vectors[:n])
-        mined = hardest_negatives(config.mining, epoch, part, segments[:n], opinion)
-        for side, k in enumerate(mined[:, 0].tolist()):
+        negatives = hardest_negatives(config.mining, epoch, part, segments[:n], opinion)
+        for side, k in enumerate(negatives[:, 0].tolist()):
             if k >= 0: rows.append(_row(mega, vectors, m, n, side, k))
     return pd.DataFrame(rows, columns=NEGATIVE)
 
@@ -144,7 +144,7 @@ def _row(mega, vectors, m, n, side, k):
 def pool_of(
     mega:pd.DataFrame,   # Of `megabatch`
     vectors:np.ndarray,  # float32[n, 2, d] of `encoded`
-    found:pd.DataFrame,  # Of `negatives_at`
+    negatives:pd.DataFrame, # Of `negatives_at`
     config:TrainConfig,  # Of the run
     side:str='reference', # Side of the probe
     most:int=400,        # Most sentences a size
@@ -154,7 +154,7 @@ def pool_of(
     "The probe's negatives before the sentences that were admissible, those without that the judge vetoed."
     names, parts, segments = sides_of(mega), [], torch.tensor(mega.segment.to_numpy())
     texts = mega[names].to_numpy().ravel()
-    for row in found[found.of == side].itertuples():
+    for row in negatives[negatives.of == side].itertuples():
         units = torch.from_numpy(vectors[:row.pairs])
         admission = admission_of(config.mining, epoch, units, segments[:row.pairs], opinion_of(judge, row.pairs))
         # Pairs that the published programs exclude by a poor similarity are left out altogether.
@@ -177,10 +177,10 @@ def recorded(
     "The negatives that a run recorded while it trained, from its `negatives.parquet`."
     path = run.folder / 'negatives.parquet'
     if not path.exists(): return pd.DataFrame(columns=NOTE)
-    found = pd.read_parquet(path)
-    if missing := [c for c in NOTE if c not in found]:
+    notes = pd.read_parquet(path)
+    if missing := [c for c in NOTE if c not in notes]:
         raise ValueError(f'{path} is no record of negatives: it has no {", ".join(missing)}')
-    return found.assign(epoch=found.epoch + (found.epoch.min() == 0))
+    return notes.assign(epoch=notes.epoch + (notes.epoch.min() == 0))
 
 # %% ../../nbs/62_pages.negatives.ipynb #ac983208
 def suspects(
@@ -213,12 +213,12 @@ def flags(
 
 # %% ../../nbs/62_pages.negatives.ipynb #a46644a1
 def is_flagged(
-    found:pd.DataFrame,    # Of `flags`
+    rows:pd.DataFrame,     # Of `flags`
     of:tuple[int, str],    # Pair and side of a sentence
     other:tuple[int, str], # Pair and side of its negative
 ) -> bool:                 # Whether it is flagged as a false negative
     "Whether a negative is flagged."
-    return bool((found[SENTENCES] == [*of, *other]).all(axis=1).any())
+    return bool((rows[SENTENCES] == [*of, *other]).all(axis=1).any())
 
 # %% ../../nbs/62_pages.negatives.ipynb #3edd7c8f
 @st.cache_resource(max_entries=4, ttl=3600, show_spinner='Finding the pairs of the run')
@@ -232,17 +232,17 @@ def _mega(run, corpus, state, probe, size, seed, encoder, stamp, judge, judge_st
     vectors = encoded(mega, load_encoder(encoder, stamp).encode)
     if not judge: return mega, vectors, None
     opinion = load_encoder(judge, judge_stamp)
-    judged = [opinion.encode(mega[side].tolist()).astype(np.float16) for side in sides_of(mega)]
-    return mega, vectors, np.stack(judged, 1)
+    opinions = [opinion.encode(mega[side].tolist()).astype(np.float16) for side in sides_of(mega)]
+    return mega, vectors, np.stack(opinions, 1)
 
 # %% ../../nbs/62_pages.negatives.ipynb #fe9a2acc
 def _sides(run): return run.config.get('first', COLUMNS[0]), run.config.get('second', COLUMNS[1])
 
 # %% ../../nbs/62_pages.negatives.ipynb #df0147c6
-def _note(s, annotator, corpus, of, other, wanted, seen):
+def _note(s, annotator, corpus, of, other, is_on, context):
     "Write the event of a pressed key; what goes wrong is shown when the page is drawn."
     st.session_state.pop('flag_problem', None)
-    try: flag(EventLog(s.annotations), annotator, corpus, of, other, wanted, **seen)
+    try: flag(EventLog(s.annotations), annotator, corpus, of, other, is_on, **context)
     except (OSError, ValueError) as e: st.session_state['flag_problem'] = str(e)
 
 # %% ../../nbs/62_pages.negatives.ipynb #181afc8c
@@ -250,7 +250,7 @@ FLAGGING = ('It means the same as the probe, so training should not push the two
             'An event in the annotation database.')
 NAMELESS = 'Write your name into the field on the left and press Start first.'
 
-def _flag_button(s, run, of, other, seen):
+def _flag_button(s, run, of, other, context):
     "A button and key that flag the current negative, or withdraw the flag."
     corpus, who = run.config['corpus'], signed_in(must=False)
     try: now = is_flagged(flags(s, corpus), of, other)
@@ -258,7 +258,8 @@ def _flag_button(s, run, of, other, seen):
         return st.warning(f'Flags cannot be kept: {escaped(e)}', icon=':material/database_off:')
     label, kind = ('Withdraw the flag', 'primary') if now else ('Flag as a false negative', 'secondary')
     st.button(label, key='flag', shortcut='F', icon=':material/flag:', type=kind, disabled=not who, on_click=_note,
-              args=(s, who, corpus, of, other, not now, dict(seen, run=run.name)), help=FLAGGING if who else NAMELESS)
+              args=(s, who, corpus, of, other, not now, dict(context, run=run.name)),
+              help=FLAGGING if who else NAMELESS)
     if now: st.markdown(':material/flag: **Flagged as a false negative**')
     if problem := st.session_state.pop('flag_problem', None): st.error(f'Not written: {escaped(problem)}')
 
@@ -276,20 +277,20 @@ def _in_hand(s, run, row, of, other, **where):
         if row.cosine >= row.cosine_partner:
             st.caption(':material/priority_high: More similar to the probe than its partner.')
         cosines = {name: round(float(row[name]), 6) for name in ('cosine', 'cosine_partner')}
-        seen = dict(sentence=row.sentence, partner=row.partner, negative=row.negative)
-        _flag_button(s, run, of, other, seen | cosines | where)
+        sentences = dict(sentence=row.sentence, partner=row.partner, negative=row.negative)
+        _flag_button(s, run, of, other, sentences | cosines | where)
 
 # %% ../../nbs/62_pages.negatives.ipynb #49154173
 def _flag_list(s, corpus):
     "All current flags of the corpus."
     with suppress(OSError, ValueError):
-        found = flags(s, corpus)
-        if not len(found): return
-        with st.expander(f'False negatives flagged in {escaped(corpus)}: {len(found):,}', icon=':material/flag:'):
+        rows = flags(s, corpus)
+        if not len(rows): return
+        with st.expander(f'False negatives flagged in {escaped(corpus)}: {len(rows):,}', icon=':material/flag:'):
             pairs = flagged_pairs(EventLog(s.annotations), corpus)
             st.caption(f'As pairs that training can keep apart: {len(pairs):,}, without flags that were taken back.')
             columns = ['time', 'annotator', *SENTENCES, 'sentence', 'negative', 'cosine', 'run']
-            pair_table(found.reindex(columns=columns), 'flags', f'false-negatives-{corpus}')
+            pair_table(rows.reindex(columns=columns), 'flags', f'false-negatives-{corpus}')
 
 # %% ../../nbs/62_pages.negatives.ipynb #62481cd8
 def _another(ids):
@@ -337,14 +338,14 @@ def mined_as(
     epoch:int,          # Its last epoch, from 0
 ) -> str:               # A sentence or two
     "Say which negatives are admissible, and what the run does beside it."
-    published = 'all but the own pair, as in the published programs'
-    rules = [published if config.exclude == 'pair' else "none of the probe's own segment"]
-    held = config.apart > -2 and epoch >= config.apart_from
+    default = 'all but the own pair, as in the published programs'
+    rules = [default if config.exclude == 'pair' else "none of the probe's own segment"]
+    is_apart = config.apart > -2 and epoch >= config.apart_from
     if config.flagged: rules.append('none that was flagged when the run began')
     if config.judge: rules.append(f'none that the judge {config.judge} finds more similar than {config.judge_above}')
-    if held: rules.append(f'each less similar than the partner by at least {config.apart}')
+    if is_apart: rules.append(f'each less similar than the partner by at least {config.apart}')
     parts = [f"Mined as in the run's epoch {epoch + 1}: negatives from {config.negatives} sides, {', '.join(rules)}."]
-    if config.apart > -2 and not held:
+    if config.apart > -2 and not is_apart:
         parts.append(f'The distance from the partner (apart = {config.apart}) is asked for only from epoch '
                      f'{config.apart_from + 1} on.')
     if config.sampling in RANDOM: parts.append(RANDOM[config.sampling])
@@ -354,9 +355,9 @@ def mined_as(
     return ' '.join(parts)
 
 # %% ../../nbs/62_pages.negatives.ipynb #6bb449b1
-def _computed(s, run, corpus, learned):
+def _computed(s, run, corpus, pairs):
     "The probe's negatives under the run's encoder as it is now."
-    encoder, sides, ids = f'run:{run.name}', _sides(run), learned.pair_id
+    encoder, sides, ids = f'run:{run.name}', _sides(run), pairs.pair_id
     encoders = list(models_at_hand(s, 'Encoder'))
     if encoder not in encoders:
         waiting = f'**{escaped(run.name)}** has no encoder yet; it is written at the end of the first epoch.'
@@ -373,45 +374,45 @@ def _computed(s, run, corpus, learned):
     second, of = choose_second(encoders, encoder), (str(run.folder), str(corpus.folder), state)
     models = encoder, stamp, judge, judge_stamp, sides
     mega, vectors, opinion = _mega(*of, probe, most, seed, *models)
-    found = negatives_at(mega, vectors, config, batch=batch, epoch=epoch, judge=opinion)
+    negatives = negatives_at(mega, vectors, config, batch=batch, epoch=epoch, judge=opinion)
     partly = ' The larger mega-batches are not full.' if len(mega) < most else ''
     st.caption(f'The encoder of **{escaped(run.name)}** as it lies on disk ({stamp}). The mega-batch is drawn here '
                f'with seed {seed}: the probe and {len(mega) - 1:,} others of the {len(ids):,} pairs that the run '
                f'learned from; mini-batches of {batch}. {escaped(mined_as(config.mining, epoch))}{partly}')
-    of_side = found[found.of == side].reset_index(drop=True)
+    of_side = negatives[negatives.of == side].reset_index(drop=True)
     if len(of_side):
-        drawn = pool_of(mega, vectors, of_side, config, side, epoch=epoch, judge=opinion)
-        _shown_negatives(s, run, config, mega, of_side, side, drawn)
+        pool = pool_of(mega, vectors, of_side, config, side, epoch=epoch, judge=opinion)
+        _shown_negatives(s, run, config, mega, of_side, side, pool)
     else:
         in_address('at', config.mining.megabatch, one_of(sizes_of(config), 'M'))  # known, though not shown
         st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
     most = min(max(SIZES) * batch, len(ids))
     _false_ones(s, (*of, int(ids.min()), most, seed, *models), most, second, config.mining, epoch, batch)
 
-def _false_ones(s, asked, pairs, second, mining, epoch, batch):
+def _false_ones(s, request, pairs, second, mining, epoch, batch):
     "How often negatives are false, by M: of a mega-batch that does not depend on the probe."
     def _mega_batch():
-        mega, vectors, judge = _mega(*asked)
-        mined = dict(config=mining, epoch=epoch, vectors=vectors, segments=mega.segment.to_numpy(), batch=batch,
+        mega, vectors, judge = _mega(*request)
+        arguments = dict(config=mining, epoch=epoch, vectors=vectors, segments=mega.segment.to_numpy(), batch=batch,
                      judge=judge)
-        return tuple(mega[side].tolist() for side in sides_of(mega)), mined
-    show_false_negatives(s, asked, pairs, second, _mega_batch)
+        return tuple(mega[side].tolist() for side in sides_of(mega)), arguments
+    show_false_negatives(s, request, pairs, second, _mega_batch)
 
 def _processes(run): return (run.finished or {}).get('processes', 1)
 
 # %% ../../nbs/62_pages.negatives.ipynb #c2ddb972
-def _shown_negatives(s, run, config, mega, found, side, shown):
+def _shown_negatives(s, run, config, mega, negatives, side, pool):
     "The negative in hand, chart and table."
     own, probe = config.mining.megabatch, int(mega.pair_id[0])
-    sizes = sorted(found.M.tolist(), key=lambda m: (m != own, m))  # the run's own first
+    sizes = sorted(negatives.M.tolist(), key=lambda m: (m != own, m))  # the run's own first
     in_address('at', sizes[0], one_of(sizes, 'M'))
     label = lambda m: f"{m}, the run's own" if m == own else str(m)
     m = st.segmented_control('Negative at M', sizes, format_func=label, key='at', required=True)
-    row = found[found.M == m].iloc[0]
+    row = negatives[negatives.M == m].iloc[0]
     _in_hand(s, run, row, (probe, side), (row.negative_pair_id, row.negative_side), M=m)
     columns = ['M', 'pairs', 'cosine', 'negative', 'negative_side', 'negative_pair_id']
-    pair_table(found[columns], 'negatives', f'negatives-{run.name}-{probe}')
-    draw(negative_cosines(shown.assign(sentence=shown.sentence.map(lambda t: legible(t, 160)))), 'cosines')
+    pair_table(negatives[columns], 'negatives', f'negatives-{run.name}-{probe}')
+    draw(negative_cosines(pool.assign(sentence=pool.sentence.map(lambda t: legible(t, 160)))), 'cosines')
     with st.expander('Choose another probe from the first mini-batch', icon=':material/list:'):
         first = mega.iloc[:100]
         plain = first[['pair_id', *sides_of(mega)]].map(lambda v: legible(v) if isinstance(v, str) else v)
@@ -428,14 +429,14 @@ def _recorded_controls(run, notes):
     order = suspects(notes, m, epoch)
     names = [f'{r.pair_id}@{_sides(run)[r.side - 1]}' for r in order.itertuples()]
     words = lambda name: '{}, pair {}'.format(*name.split('@')[::-1])
-    chosen = choose('Recorded probe', names, 'recorded', 'recorded probe', format_func=words,
+    probe = choose('Recorded probe', names, 'recorded', 'recorded probe', format_func=words,
                     help='Pair and side; the smallest gap between partner and negative first')
-    st.sidebar.button('Next probe', on_click=_next, args=(names, chosen), shortcut='N', icon=':material/skip_next:',
+    st.sidebar.button('Next probe', on_click=_next, args=(names, probe), shortcut='N', icon=':material/skip_next:',
                       width='stretch')
-    return m, epoch, order, names, chosen
+    return m, epoch, order, names, probe
 
 # %% ../../nbs/62_pages.negatives.ipynb #1749e9b9
-def _next(names, chosen): st.session_state['recorded'] = names[(names.index(chosen) + 1) % len(names)]
+def _next(names, probe): st.session_state['recorded'] = names[(names.index(probe) + 1) % len(names)]
 
 def _picked(names):
     rows = st.session_state['suspects'].selection.rows
@@ -456,8 +457,8 @@ def _recorded(s, run):
     st.caption(f'negatives.parquet of **{name}**: {notes.pair_id.nunique()} probes, {notes.epoch.nunique()} epochs, '
                f'with the encoder of each moment. The run learned from M = {own}; '
                'smaller M were looked at for comparison.')
-    m, epoch, order, names, chosen = _recorded_controls(run, notes)
-    pair, side = order.iloc[names.index(chosen)][['pair_id', 'side']]
+    m, epoch, order, names, probe = _recorded_controls(run, notes)
+    pair, side = order.iloc[names.index(probe)][['pair_id', 'side']]
     rows = notes[(notes.pair_id == pair) & (notes.side == side)].sort_values(['megabatch', 'epoch'], ignore_index=True)
     _recorded_probe(s, run, notes, rows, m, epoch)
     _all_probes(run, order, names)
@@ -486,11 +487,11 @@ def _recorded_probe(s, run, notes, rows, m, epoch):
 # %% ../../nbs/62_pages.negatives.ipynb #ca7e1420
 def _spread(rows, m, epoch, most=8):
     "Candidates of the probe's negatives."
-    known, late = with_spread(rows), sorted(rows.epoch.unique())[-most:]
-    if not len(known):
+    spread, late = with_spread(rows), sorted(rows.epoch.unique())[-most:]
+    if not len(spread):
         return st.info('The candidates for these negatives are **not recorded** in this older run.',
                        icon=':material/inbox:')
-    of_epoch, of_m = known[known.epoch == epoch], known[(known.megabatch == m) & known.epoch.isin(late)]
+    of_epoch, of_m = spread[spread.epoch == epoch], spread[(spread.megabatch == m) & spread.epoch.isin(late)]
     views = ((of_epoch, 'megabatch', 'mini-batches M', f'Candidates of these negatives in epoch {epoch}'),
              (of_m, 'epoch', 'epoch', f'... and at M = {m}, the last {len(late)} epochs'))
     for part, by, title, heading in views:
@@ -501,10 +502,10 @@ def _spread(rows, m, epoch, most=8):
 def _all_probes(run, order, names):
     "The list to choose a probe from."
     st.caption('All probes, the smallest gap between partner and negative first; click one to open it')
-    shown = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible),
+    view = order.assign(side=[_sides(run)[k - 1] for k in order.side], sentence=order.sentence.map(legible),
                          negative=order.negative.map(legible))
-    show_table(order, 'suspects', shown, height=340, on_select=lambda: _picked(names), selection_mode='single-row',
-               column_config=columns_of(shown))
+    show_table(order, 'suspects', view, height=340, on_select=lambda: _picked(names), selection_mode='single-row',
+               column_config=columns_of(view))
 
 # %% ../../nbs/62_pages.negatives.ipynb #fb3873e0
 VIEWS = ['computed', 'recorded']
@@ -540,7 +541,7 @@ def page():
     if view == 'recorded': _recorded(s, run)
     else:
         state = fingerprint([corpus_state(corpus), run.config, run.origin()])
-        try: learned = _learned(str(run.folder), str(corpus.folder), state)
+        try: pairs = _learned(str(run.folder), str(corpus.folder), state)
         except (OSError, ValueError) as e: stop_with(str(e))
-        _computed(s, run, corpus, learned)
+        _computed(s, run, corpus, pairs)
     _flag_list(s, corpus.name)

@@ -33,14 +33,14 @@ def blocks_of(
     return [slice(start, start + size) for start in range(0, n - size + 1, size)] or [slice(0, n)]
 
 # %% ../../nbs/62_pages.negatives_false.ipynb #addc33e4
-def _under(second, mined):
+def _under(second, negatives):
     "Cosines of all sentences of a block to their negatives and partners; sentences without a negative are left out."
     partner, parts = (second[:, 0] * second[:, 1]).sum(1), []
-    for side, numbers in enumerate(mined):
-        known = numbers >= 0
-        pair, other = np.divmod(numbers[known], 2)
-        cosines = (second[known, side] * second[pair, other]).sum(1)
-        parts.append(pd.DataFrame({'negative': cosines, 'partner': partner[known]}))
+    for side, numbers in enumerate(negatives):
+        has_negative = numbers >= 0
+        pair, other = np.divmod(numbers[has_negative], 2)
+        cosines = (second[has_negative, side] * second[pair, other]).sum(1)
+        parts.append(pd.DataFrame({'negative': cosines, 'partner': partner[has_negative]}))
     return pd.concat(parts)
 
 def second_opinions(
@@ -52,12 +52,12 @@ def second_opinions(
     batch:int,            # Pairs of a mini-batch
     judge:np.ndarray|None=None, # [n, 2, f] vectors of the run's judge
     sizes:Sequence[int]=SIZES, # Values of M
-    progress:Callable[[int, int], None]=lambda done, total: None, # Receives blocks done and blocks in all
+    progress:Callable[[int, int], None]=lambda count, total: None, # Receives blocks done and blocks in all
 ) -> pd.DataFrame:        # `M`, `negative`, `partner`: two cosines for each sentence that has a negative
     "Cosines under a second encoder of the negatives of all sentences, for each mega-batch size."
     work, parts = [(m, block) for m in sizes for block in blocks_of(len(vectors), m * batch)], []
-    for done, (m, block) in enumerate(work):
-        progress(done, len(work))
+    for count, (m, block) in enumerate(work):
+        progress(count, len(work))
         veto = None if judge is None else tuple(torch.from_numpy(judge[block, side]) for side in (0, 1))
         own, groups = torch.from_numpy(vectors[block]), torch.tensor(segments[block])
         parts.append(_under(second[block], hardest_negatives(config, epoch, own, groups, veto)).assign(M=m))
@@ -89,12 +89,12 @@ def _counted(): return {} # Opinions by what was asked for; the youngest 16
 def _count(mega_batch, second, stamp):
     "Opinions on the negatives, with a bar that says how far the count is."
     bar = st.progress(0., 'Encoding the sentences with the encoder of the run')
-    sides, mined = mega_batch()
+    sides, arguments = mega_batch()
     bar.progress(0., f'Encoding {2 * len(sides[0]):,} sentences with {escaped(second)}')
     model = load_encoder(second, stamp)
     vectors = np.stack([unit(model.encode(texts)) for texts in sides], 1)
-    tell = lambda done, total: bar.progress(done / total, f'{done} of {total} mega-batches')
-    opinions = second_opinions(second=vectors, progress=tell, **mined)
+    tell = lambda count, total: bar.progress(count / total, f'{count} of {total} mega-batches')
+    opinions = second_opinions(second=vectors, progress=tell, **arguments)
     bar.empty()
     return opinions
 
@@ -119,7 +119,7 @@ def choose_second(
 @page_part
 def show_false_negatives(
     s,           # Settings
-    asked:tuple, # All that decides the mega-batch and its mining, and can be compared
+    request:tuple, # All that decides the mega-batch and its mining, and can be compared
     pairs:int,   # Pairs of it
     second:str,  # Of `choose_second`
     mega_batch:Callable[[], tuple[tuple, dict]], # Gives the sentences of both sides, and arguments of `second_opinions`
@@ -128,17 +128,17 @@ def show_false_negatives(
     st.subheader('How often negatives are false, by M')
     in_address('above', .9, one_of(ABOVE, 'threshold'))
     if not second: return st.info('There is no second encoder in this workspace.', icon=':material/inbox:')
-    stamp, kept = identity_of(second, s)['checksum'], _counted()
-    key = (*asked, second, stamp)
+    stamp, cache = identity_of(second, s)['checksum'], _counted()
+    key = (*request, second, stamp)
     place = st.empty()
-    if key not in kept:
+    if key not in cache:
         label = f'Count them among {2 * pairs:,} sentences'
         if not place.button(label, key='count_false', icon=':material/functions:'): return
         place.empty()
-        kept[key] = _count(mega_batch, second, stamp)
-        for old in list(kept)[:-16]: kept.pop(old, None)
+        cache[key] = _count(mega_batch, second, stamp)
+        for old in list(cache)[:-16]: cache.pop(old, None)
     above = st.select_slider('Cosine from which two sentences count as paraphrases', ABOVE, key='above')
-    shares = false_shares(kept[key], above)
+    shares = false_shares(cache[key], above)
     draw(false_by_size(shares), 'false_chart')
     st.caption('Of the hardest negatives of the same sentences at each M, the share that '
                f'**{escaped(second)}** ({stamp}) takes for paraphrases. '

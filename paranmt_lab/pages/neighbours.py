@@ -67,8 +67,8 @@ def _have_vectors(corpus, encoder, identity, column):
     else:
         st.info(f'The sentences of **{escaped(corpus.name)}** have no vectors under **{escaped(encoder)}** yet. '
                 'This command computes them, and resumes after a stop:', icon=':material/inbox:')
-        chosen = '' if column == 'reference' else f' --column {column}'
-        st.code(shlex.join(['paranmt', 'neighbours', corpus.name, '--encoder', encoder]) + chosen, language='bash')
+        option = '' if column == 'reference' else f' --column {column}'
+        st.code(shlex.join(['paranmt', 'neighbours', corpus.name, '--encoder', encoder]) + option, language='bash')
     return False
 
 # %% ../../nbs/62_pages.neighbours.ipynb #477efe9a

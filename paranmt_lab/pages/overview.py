@@ -59,8 +59,8 @@ def jobs(
     s:Settings, # Settings
 ) -> pd.DataFrame: # Columns `JOB`, the youngest first
     "All work that ever reported progress in this workspace."
-    found = [_job(kind, path, s.workspace) for kind, pattern in PLACES.items() for path in s.workspace.glob(pattern)]
-    return pd.DataFrame(found).reindex(columns=JOB).sort_values('updated', ascending=False, ignore_index=True)
+    rows = [_job(kind, path, s.workspace) for kind, pattern in PLACES.items() for path in s.workspace.glob(pattern)]
+    return pd.DataFrame(rows).reindex(columns=JOB).sort_values('updated', ascending=False, ignore_index=True)
 
 # %% ../../nbs/62_pages.overview.ipynb #354ee2a1
 def megabytes(
@@ -91,10 +91,10 @@ def domains(
 
 # %% ../../nbs/62_pages.overview.ipynb #330b3b6f
 def _corpus_row(corpus):
-    manifests, found = corpus.manifests(), domains(corpus)
+    manifests, table = corpus.manifests(), domains(corpus)
     licence, date, commit = (first_fact(manifests, name) for name in ('licence', 'date', 'commit'))
-    return dict(corpus=corpus.name, pairs=corpus.rows, translated=int(found.translated.sum()),
-                shards=len(corpus.shards), domains=', '.join(found.corpus), measures=len(corpus.measures()),
+    return dict(corpus=corpus.name, pairs=corpus.rows, translated=int(table.translated.sum()),
+                shards=len(corpus.shards), domains=', '.join(table.corpus), measures=len(corpus.measures()),
                 rejects=len(corpus.rejects()), MB=megabytes(corpus.folder), licence=licence, made=date,
                 commit=commit, state=corpus_state(corpus), problem=' · '.join(state_of(corpus).notes) or None)
 
@@ -115,11 +115,11 @@ def dotted(
     prefix:str='',   # Before each key
 ) -> dict[str, str]: # Dotted key to text
     "Nested facts as a flat list."
-    found = {}
+    texts = {}
     for k, v in facts.items():
-        if isinstance(v, dict) and v and len(v) <= 40: found |= dotted(v, f'{prefix}{k}.')
-        else: found[f'{prefix}{k}'] = legible(f'{len(v):,} entries' if isinstance(v, dict) and v else str(v))
-    return found
+        if isinstance(v, dict) and v and len(v) <= 40: texts |= dotted(v, f'{prefix}{k}.')
+        else: texts[f'{prefix}{k}'] = legible(f'{len(v):,} entries' if isinstance(v, dict) and v else str(v))
+    return texts
 
 # %% ../../nbs/62_pages.overview.ipynb #f673517d
 FIELDS = ['corpus', 'selection', 'model', 'dim', 'megabatch', 'epochs']
@@ -174,12 +174,12 @@ def _shape(table):
     forms = {'MB': '%.1f', 'loss': '%.3f', 'development': '%.1f', 'pairs': 'localized', 'translated': 'localized'}
     config = {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
     config |= dict.fromkeys(DATES, st.column_config.DatetimeColumn(format='YYYY-MM-DD HH:mm'))
-    shown = table.drop(columns='state', errors='ignore').dropna(axis=1, how='all')
-    if 'problem' in shown: shown.insert(1, 'problem', shown.pop('problem'))  # beside the name, where it is seen
+    view = table.drop(columns='state', errors='ignore').dropna(axis=1, how='all')
+    if 'problem' in view: view.insert(1, 'problem', view.pop('problem'))  # beside the name, where it is seen
     config['problem'] = st.column_config.TextColumn(width='medium')
-    for c in shown.select_dtypes(exclude='number'):
-        shown[c] = pd.to_datetime(shown[c], errors='coerce') if c in DATES else shown[c].map(legible)
-    return shown, {k: v for k, v in config.items() if k in shown}
+    for c in view.select_dtypes(exclude='number'):
+        view[c] = pd.to_datetime(view[c], errors='coerce') if c in DATES else view[c].map(legible)
+    return view, {k: v for k, v in config.items() if k in view}
 
 # %% ../../nbs/62_pages.overview.ipynb #c81c4247
 def _row_clicked(kind, names):
@@ -191,11 +191,11 @@ def _opened(kind, table):
     "The row that is opened: the one clicked, or the one the address names."
     if not len(table): return st.caption(f'No {kind} yet.') and None
     names = table[kind].tolist()
-    named = in_address(kind, '', one_of(names, kind))
-    shown, config = _shape(table)
-    show_table(table, f'{kind}_rows', shown, made='paranmt list', on_select=lambda: _row_clicked(kind, names),
+    name = in_address(kind, '', one_of(names, kind))
+    view, config = _shape(table)
+    show_table(table, f'{kind}_rows', view, command='paranmt list', on_select=lambda: _row_clicked(kind, names),
                selection_mode='single-row', column_config=config, placeholder='')
-    return named
+    return name
 
 # %% ../../nbs/62_pages.overview.ipynb #d05ac4b1
 STAGE = ['stage', 'date', 'commit', 'status', 'pairs']
@@ -207,8 +207,8 @@ def stages(
     rows = []
     for stage, facts in manifests.items():
         row = dict(stage=stage) | {k: first_fact({stage: facts}, k) for k in STAGE[1:]}
-        ended = 'finished' if facts.get('finished') else 'begun'
-        if row['status'] is None and 'started' in facts: row['status'] = ended
+        status = 'finished' if facts.get('finished') else 'begun'
+        if row['status'] is None and 'started' in facts: row['status'] = status
         rows.append(row)
     return pd.DataFrame(rows, columns=STAGE).sort_values('date', ignore_index=True)
 
@@ -226,9 +226,9 @@ def _stage_tab(corpus):
     if not manifests: return st.caption('The corpus has no manifests.')
     table = stages(manifests)
     left, right = st.columns([3, 2], gap='large')
-    dated = table.assign(date=pd.to_datetime(table.date, errors='coerce', utc=True))
+    rows = table.assign(date=pd.to_datetime(table.date, errors='coerce', utc=True))
     dates = {'date': st.column_config.DatetimeColumn(format='MM-DD HH:mm')}
-    with left: show_table(table, 'stage_rows', dated.assign(stage=dated.stage.map(stage_title)), placeholder='',
+    with left: show_table(table, 'stage_rows', rows.assign(stage=rows.stage.map(stage_title)), placeholder='',
                           column_config=dates)
     in_address('stage', table.stage[0], one_of(table.stage.tolist(), 'stage'))
     stage = right.selectbox('All facts of', table.stage.tolist(), key='stage', format_func=stage_title)
@@ -263,8 +263,8 @@ def _reject_tab(corpus):
     rejects = corpus.rejects()
     first = ' The first 1,000:' if len(rejects) > 1000 else ''
     st.caption(f'{len(rejects):,} lines could not be used; they are kept with file, line and reason.{first}')
-    shown = rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v)
-    if len(rejects): show_table(rejects, 'rejects', shown)
+    view = rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v)
+    if len(rejects): show_table(rejects, 'rejects', view)
 
 # %% ../../nbs/62_pages.overview.ipynb #6927ea18
 @page_part
@@ -327,8 +327,8 @@ def _project(workspace, stamp):
 
 def _thing_clicked():
     "Open the corpus or the run of the thing that was clicked."
-    chosen = st.session_state['lineage'].selection.get('thing') or [{}]
-    kind, _, name = str(chosen[0].get('key', '')).partition(':')
+    things = st.session_state['lineage'].selection.get('thing') or [{}]
+    kind, _, name = str(things[0].get('key', '')).partition(':')
     if kind in ('corpus', 'measures', 'selection'): st.session_state['corpus'] = re.split('[@/]', name)[0]
     if kind in ('run', 'results'): st.session_state['run'] = name
 
@@ -337,7 +337,7 @@ def _lineage(graph):
     "The graph, which opens what is clicked."
     if not graph.things: return
     st.subheader('Lineage')
-    draw(lineage_chart(graph), 'lineage', made='paranmt status', on_select=_thing_clicked, selection_mode='thing')
+    draw(lineage_chart(graph), 'lineage', command='paranmt status', on_select=_thing_clicked, selection_mode='thing')
     st.caption('Each thing is to the right of what it was made of. A click opens a corpus or a run below.')
 
 @page_part
@@ -365,28 +365,28 @@ def page():
     st.title('Overview')
     purpose('Shows everything that this workspace holds, how it was made, and the next step.', HOW)
     st.caption(f'Workspace **{escaped(s.workspace)}** · {source_line()}')
-    have, ran = _tables(str(s.workspace), _stamp(s))
-    if not len(have) and not len(ran) and jobs(s).empty: nothing_yet(EMPTY, 'make demo')
-    pairs = int(have.get('pairs', pd.Series(dtype=float)).sum())
-    finished = int((ran.status == 'finished').sum()) if len(ran) else 0
+    corpus_table, run_table = _tables(str(s.workspace), _stamp(s))
+    if not len(corpus_table) and not len(run_table) and jobs(s).empty: nothing_yet(EMPTY, 'make demo')
+    pairs = int(corpus_table.get('pairs', pd.Series(dtype=float)).sum())
+    n_complete = int((run_table.status == 'finished').sum()) if len(run_table) else 0
     graph, steps, sizes = _project(str(s.workspace), _stamp(s))
-    tiles = {'Corpora': len(have), 'Pairs': pairs, 'Runs': len(ran), 'Finished runs': finished,
+    tiles = {'Corpora': len(corpus_table), 'Pairs': pairs, 'Runs': len(run_table), 'Finished runs': n_complete,
              'Disk use (MB)': round(sum(sizes.values()))}
     for column, (title, number) in zip(st.columns(len(tiles)), tiles.items()):
         column.metric(title, f'{number:,}', border=True)
     free = shutil.disk_usage(s.workspace).free / 1e9
     parts = ', '.join(f'{name} {size:,.0f} MB' for name, size in sizes.items())
     st.caption(f'On disk: {parts}; {free:,.0f} GB are free.')
-    _warn_of(have)
+    _warn_of(corpus_table)
     _lineage(graph)
     if graph.things: _next(steps)
     st.subheader('At work')
     _working(s)
     st.subheader('Corpora')
-    corpus = _opened('corpus', have)
+    corpus = _opened('corpus', corpus_table)
     if corpus: _corpus_details(s, corpus)
     st.subheader('Runs')
-    run = _opened('run', ran)
+    run = _opened('run', run_table)
     if run: _run_details(s, run)
     st.subheader('Manage')
     show_changes(s)

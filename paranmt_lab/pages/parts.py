@@ -54,8 +54,8 @@ def legible(
 ) -> str|None:           # The same for well-behaved text
     "Text as a table may show it: invisible characters made visible, cut where it is very long."
     if not isinstance(text, str): return None
-    shown = visible(text[:longest])
-    return shown if len(text) <= longest else f'{shown}… ({len(text):,} characters)'
+    start = visible(text[:longest])
+    return start if len(text) <= longest else f'{start}… ({len(text):,} characters)'
 
 # %% ../../nbs/62_pages.parts.ipynb #285ef555
 def escaped(
@@ -76,15 +76,15 @@ def tsv(
 
 # %% ../../nbs/62_pages.parts.ipynb #314ccd31
 def picked(
-    asked:str|None,          # What the address says, None where it says nothing
+    text:str|None,           # What the address says, None where it says nothing
     options:Sequence[str],   # What there is
     what:str='corpus',       # What is chosen
 ) -> str|None:               # The choice; None where the address says nothing
     "Check a choice that came from outside."
-    if asked is None or asked in options: return asked
+    if text is None or text in options: return text
     models = any(':' in str(option) for option in options) # their names begin with a kind, such as `run:`
-    safe_name(asked.partition(':')[2] or asked if models else asked, what)
-    raise ValueError(f"there is no {what} {asked!r}; there are: "
+    safe_name(text.partition(':')[2] or text if models else text, what)
+    raise ValueError(f"there is no {what} {text!r}; there are: "
                      f"{', '.join(str(o) for o in options if o != '') or 'none'}")
 
 # %% ../../nbs/62_pages.parts.ipynb #fdc45490
@@ -110,9 +110,9 @@ def some_of(
 ) -> Callable[[list[str]], list[str]]: # Reads several of them
     "A reader of several choices; one empty text stands for none."
     def _read(texts):
-        found = [picked(text, options, what) for text in texts if text]
-        if most and len(found) > most: raise ValueError(f'{len(found)} {what}s are too many, at most {most} are shown')
-        return found
+        picks = [picked(text, options, what) for text in texts if text]
+        if most and len(picks) > most: raise ValueError(f'{len(picks)} {what}s are too many, at most {most} are shown')
+        return picks
     return _read
 
 # %% ../../nbs/62_pages.parts.ipynb #1551135a
@@ -179,11 +179,11 @@ def _fits(value, read, write):
 def _first(key, default, read, write):
     "The value that a page begins with: of the address, carried from another page, or the default."
     _book()['stand_ins'].pop(key, None)
-    if asked := [] if _book()['anew'] else st.query_params.get_all(key):
-        try: return read(asked)
+    if texts := [] if _book()['anew'] else st.query_params.get_all(key):
+        try: return read(texts)
         except ValueError as e: stop_with(str(e))
-    carried, stand_ins = _book()['carried'].get(key), _book()['stand_ins']
-    if not carried or _fits(carried, read, write): return carried or default
+    value, stand_ins = _book()['carried'].get(key), _book()['stand_ins']
+    if not value or _fits(value, read, write): return value or default
     stand_ins[key] = default  # this page does not offer what the reader chose elsewhere
     return default
 
@@ -198,9 +198,9 @@ def in_address(
 ) -> Any:             # The value
     "Keep a value of the session in the address; to be called before the widget of that key is drawn."
     state = st.session_state
-    gone = key in state and not _fits(state[key], read, write)
-    if gone and key in CARRIED: stop_with(f'there is no {key} {state[key]!r} any more')
-    if gone: state[key] = default
+    is_gone = key in state and not _fits(state[key], read, write)
+    if is_gone and key in CARRIED: stop_with(f'there is no {key} {state[key]!r} any more')
+    if is_gone: state[key] = default
     elif key not in state: state[key] = _first(key, default, read, write)
     _book()['keys'].add(key)
     if visit := _visits.get(): visit['kept'][key] = write
@@ -242,13 +242,13 @@ def show_errors(
 # %% ../../nbs/62_pages.parts.ipynb #49802635
 def _write_address(visit):
     "Bring the address in line with the session; a view that was not drawn to its end takes nothing out of it."
-    said = {key: _texts(st.session_state.get(key), write) for key, write in visit['kept'].items()}
-    asked = {key: st.query_params.get_all(key) for key in st.query_params}
-    wanted = {k: v for k, v in (said if visit['whole'] else asked | said).items() if v}
-    if wanted != asked: st.query_params.from_dict(wanted)
-    chosen = {key: st.session_state[key] for key in CARRIED if said.get(key)}
+    session = {key: _texts(st.session_state.get(key), write) for key, write in visit['kept'].items()}
+    address = {key: st.query_params.get_all(key) for key in st.query_params}
+    query = {k: v for k, v in (session if visit['whole'] else address | session).items() if v}
+    if query != address: st.query_params.from_dict(query)
+    choices = {key: st.session_state[key] for key in CARRIED if session.get(key)}
     stand_ins = _book()['stand_ins']
-    _book()['carried'] |= {key: value for key, value in chosen.items() if value != stand_ins.get(key)}
+    _book()['carried'] |= {key: value for key, value in choices.items() if value != stand_ins.get(key)}
     _book()['anew'] = False
 
 # %% ../../nbs/62_pages.parts.ipynb #5379b654
@@ -296,10 +296,10 @@ def page_view(
     "Put the frame around a page."
     @wraps(page)
     def framed():
-        asked, place = _arrive(page.__module__), st.container()
+        address, place = _arrive(page.__module__), st.container()
         with _visit(True) as visit:
             page()
-            unknown = [key for key in asked if key not in visit['kept']]
+            unknown = [key for key in address if key not in visit['kept']]
             if unknown and visit['whole']:
                 place.warning(f"This page does not know what the address says "
                               f"about {', '.join(map(escaped, unknown))}.", icon=':material/link_off:')
@@ -452,8 +452,8 @@ def safe_csv(
 def _parquet(frame):
     "A frame as the bytes of a Parquet file; what has no type in common becomes text."
     out, texts = BytesIO(), frame.select_dtypes('object').columns
-    mixed = [c for c in texts if not frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
-    frame.assign(**{c: frame[c].map(str, na_action='ignore') for c in mixed}).to_parquet(out, index=False)
+    columns = [c for c in texts if not frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
+    frame.assign(**{c: frame[c].map(str, na_action='ignore') for c in columns}).to_parquet(out, index=False)
     return out.getvalue()
 
 # %% ../../nbs/62_pages.parts.ipynb #ee0369f0
@@ -471,19 +471,19 @@ def _chart_files(chart):
 
 # %% ../../nbs/62_pages.parts.ipynb #4f9fd027
 @st.fragment
-def _menu(key, files, made, title='Save, or see the command'):
+def _menu(key, files, command, title='Save, or see the command'):
     "A menu that saves a figure or a table; its content is made when it opens."
-    if not made and files is dict: return
+    if not command and files is dict: return
     menu = st.popover(title, icon=':material/download:', type='tertiary', key=f'{key}_menu', on_change='rerun')
     if not menu.open: return
     with menu, st.container(horizontal=True):
         for kind, (make, mime) in files().items():
             st.download_button(kind, make, f"{key.replace('_', '-')}.{kind.lower()}", mime, on_click='ignore',
                                key=f'{key}_menu_{kind.lower()}', icon=':material/download:')
-    if not made: return
+    if not command: return
     with menu:
         st.caption('How was this made?')
-        st.code(made, language='bash', wrap_lines=True)
+        st.code(command, language='bash', wrap_lines=True)
         st.caption("The page's address shows the same view again.")
 
 def made_by(
@@ -496,19 +496,19 @@ def corpus_commands(
     corpus:Corpus, # A corpus
 ) -> str:          # One command a line; empty for a corpus made by hand and not scored
     "The commands that made a corpus and its measures; a damaged manifest is told elsewhere."
-    try: made = corpus.command().replace('`', '')
-    except (OSError, ValueError): made = ''
+    try: command = corpus.command().replace('`', '')
+    except (OSError, ValueError): command = ''
     score = f'paranmt score {shlex.quote(corpus.name)}' if corpus.measures() else ''
-    return '\n'.join(filter(None, (made, score)))
+    return '\n'.join(filter(None, (command, score)))
 
 def run_command(
     run:Run, # A run
 ) -> str:    # Empty if it is not known
     "The command that trained a run, as it was typed."
-    typed = (read_progress(run.folder) or {}).get('command')
+    command = (read_progress(run.folder) or {}).get('command')
     corpus = run.config.get('corpus')
     short = f'paranmt train {shlex.quote(run.name)} {shlex.quote(str(corpus))}' if corpus else ''
-    return typed if isinstance(typed, str) and typed else short
+    return command if isinstance(command, str) and command else short
 
 # %% ../../nbs/62_pages.parts.ipynb #24435afa
 def headed(
@@ -519,36 +519,36 @@ def headed(
     heads = {c: heading(c) for c in frame.columns if isinstance(c, str) and heading(c) != c}
     config = dict(config or {})
     for column, head in heads.items():
-        given = config.get(column, {})
-        if isinstance(given, dict) and not given.get('label'): config[column] = given | dict(label=head)
+        entry = config.get(column, {})
+        if isinstance(entry, dict) and not entry.get('label'): config[column] = entry | dict(label=head)
     return config
 
 def show_table(
     frame:pd.DataFrame,  # The rows, as they are saved
     key:str,             # Key, different from that of every other chart and table of the page
-    shown:pd.DataFrame|None=None, # The rows as they are displayed; None: as they are
-    made:str='',         # Command that makes the table; empty: that of `made_by`
+    view:pd.DataFrame|None=None,  # The rows as they are displayed; None: as they are
+    command:str='',      # Command that makes the table; empty: that of `made_by`
     **options,           # Further options of `st.dataframe`
 ):
     "Show a table, and below it a menu that saves it; returns what the reader selected."
-    displayed = frame if shown is None else shown
-    options = dict(hide_index=True) | options | dict(column_config=headed(displayed, options.get('column_config')))
-    selected = st.dataframe(displayed, key=key, **options)
-    _menu(key, partial(_table_files, frame), made or _book()['made'])
-    return selected
+    rows = frame if view is None else view
+    options = dict(hide_index=True) | options | dict(column_config=headed(rows, options.get('column_config')))
+    event = st.dataframe(rows, key=key, **options)
+    _menu(key, partial(_table_files, frame), command or _book()['made'])
+    return event
 
 # %% ../../nbs/62_pages.parts.ipynb #163db4f2
 def draw(
     chart:alt.TopLevelMixin, # A chart of `charts`
     key:str,                 # Key, different from that of every other chart and table of the page
     width:str='stretch',     # `stretch` over the page, or `content`: as wide as the chart says
-    made:str='',             # Command that makes the figure; empty: that of `made_by`
+    command:str='',          # Command that makes the figure; empty: that of `made_by`
     **options,               # Further options of `st.altair_chart`
 ):
     "Show a chart, and below it a menu that saves it; returns what the reader selected."
-    selected = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
-    _menu(key, partial(_chart_files, chart), made or _book()['made'])
-    return selected
+    event = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+    _menu(key, partial(_chart_files, chart), command or _book()['made'])
+    return event
 
 # %% ../../nbs/62_pages.parts.ipynb #4058ad4d
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',
@@ -593,10 +593,10 @@ def pair_table(
     **options,          # Further options of `st.dataframe`
 ):
     "A table of pairs with a button that saves exactly its rows; returns what the reader selected."
-    shown = frame.copy()
-    for c in shown.select_dtypes(exclude='number'): shown[c] = shown[c].map(legible)
+    view = frame.copy()
+    for c in view.select_dtypes(exclude='number'): view[c] = view[c].map(legible)
     with st.container(key=f'{key}_box'):
-        chosen = st.dataframe(shown, key=key, hide_index=True, column_config=columns_of(frame),
+        event = st.dataframe(view, key=key, hide_index=True, column_config=columns_of(frame),
                               placeholder='', **options)
     save_rows(frame, key, name)
-    return chosen
+    return event

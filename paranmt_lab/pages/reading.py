@@ -87,10 +87,10 @@ def _search(folder, state, *of): return Search(open_corpus(folder), *of)
 
 @st.fragment(run_every=1)
 @page_part
-def _searching(search, shown):
+def _searching(search, count):
     "How far a search is; the page is drawn again when it has found more or has ended."
-    if search.ended.is_set() or len(search.ids) > shown: st.rerun()
-    st.caption(f':material/hourglass: {search.share:.0%} of the corpus searched, {shown:,} pairs found so far …')
+    if search.ended.is_set() or len(search.ids) > count: st.rerun()
+    st.caption(f':material/hourglass: {search.share:.0%} of the corpus searched, {count:,} pairs found so far …')
 
 def search_ids(
     corpus:Browsing, # A corpus
@@ -133,8 +133,8 @@ def _opened(key):
 def _choose_pair(pair): st.session_state['pair'] = pair
 
 def _pin(pair):
-    pinned = st.session_state['pin']
-    st.session_state['pin'] = tuple(p for p in pinned if p != pair) if pair in pinned else (*pinned, pair)
+    pins = st.session_state['pin']
+    st.session_state['pin'] = tuple(p for p in pins if p != pair) if pair in pins else (*pins, pair)
 
 PINS = 200 # Pairs that can be pinned
 
@@ -142,9 +142,9 @@ def read_pins(
     texts:list[str], # Texts of the parameter
 ) -> tuple[int, ...]: # Ids of pairs
     "Read the pinned pairs of an address."
-    found = [number('pin', 0)([text]) for text in texts[-1].split(',')]
-    if len(found) > PINS: raise ValueError(f'{len(found)} pinned pairs, expected at most {PINS}')
-    return tuple(dict.fromkeys(found))
+    pins = [number('pin', 0)([text]) for text in texts[-1].split(',')]
+    if len(pins) > PINS: raise ValueError(f'{len(pins)} pinned pairs, expected at most {PINS}')
+    return tuple(dict.fromkeys(pins))
 
 # %% ../../nbs/62_pages.reading.ipynb #13f57411
 @page_part
@@ -153,8 +153,8 @@ def _one_pair(corpus, pair):
     with st.container(border=True, key='open_pair'):
         left, right, end = st.columns([6, 1.2, 1], vertical_alignment='center')
         left.markdown(f'**Pair {pair:,}** and all translations of its source')
-        pinned = pair in st.session_state['pin']
-        right.button('Unpin' if pinned else 'Pin', key='pin_it', icon=':material/keep:', on_click=_pin, args=(pair,),
+        is_pinned = pair in st.session_state['pin']
+        right.button('Unpin' if is_pinned else 'Pin', key='pin_it', icon=':material/keep:', on_click=_pin, args=(pair,),
                      shortcut='P', width='stretch')
         end.button('Close', key='close_pair', icon=':material/close:', on_click=_choose_pair, args=(None,))
         pair_table(same_source(corpus, pair).dropna(axis=1, how='all'), 'same_source', f'{corpus.name}-{pair}')

@@ -42,7 +42,7 @@ def worst_pairs(
 
 # %% ../../nbs/62_pages.result_pairs.ipynb #2d6d0b69
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Comparing the pairs')
-def _errors(encoder, stamp, path, changed): return grade_errors(load_encoder(encoder, stamp).similarity, Path(path))
+def _errors(encoder, stamp, path, mtime): return grade_errors(load_encoder(encoder, stamp).similarity, Path(path))
 
 # %% ../../nbs/62_pages.result_pairs.ipynb #8e948166
 def _choices(sets, encoders):

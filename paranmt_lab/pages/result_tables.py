@@ -95,15 +95,15 @@ _TEXTS = ['system', 'source', 'training', 'dim', 'task', 'dataset']
 
 def _figures(table, key, **options):
     "A table of figures with one decimal; what is not there says so."
-    shown, columns = table.copy(), {}
-    if 'source' in shown: shown['source'] = shown.source.map(table_name)
-    for c in shown.columns.intersection(_TEXTS): shown[c] = shown[c].astype('string').fillna('').map(legible)
-    for c in shown:
-        if not pd.api.types.is_float_dtype(shown[c]): continue
-        width = 96 if shown[c].isna().any() else None
+    view, columns = table.copy(), {}
+    if 'source' in view: view['source'] = view.source.map(table_name)
+    for c in view.columns.intersection(_TEXTS): view[c] = view[c].astype('string').fillna('').map(legible)
+    for c in view:
+        if not pd.api.types.is_float_dtype(view[c]): continue
+        width = 96 if view[c].isna().any() else None
         columns[c] = st.column_config.NumberColumn(format='%.1f', width=width)
     with st.container(key=f'{key}_box'):
-        show_table(table, key, shown, placeholder=ABSENT, column_config=columns, **options)
+        show_table(table, key, view, placeholder=ABSENT, column_config=columns, **options)
 
 # %% ../../nbs/62_pages.result_tables.ipynb #070480a9
 _SAVE = dict(mime='text/tab-separated-values', on_click='ignore', icon=':material/download:')
@@ -116,10 +116,10 @@ def show_years(
     st.subheader('By year')
     st.caption("Pearson's r × 100, unweighted mean over a year's data sets. Bars are ours, grey marks are rows of "
                f"{table_name('paranmt.8')} (hover for their names).")
-    drawn = chart_names(rows).assign(source=lambda f: f.source.map(table_name))
+    bars = chart_names(rows).assign(source=lambda f: f.source.map(table_name))
     order = year_columns(list(table.columns))
-    drawn = drawn[drawn.column.isin(order)].sort_values('column', key=lambda c: c.map(order.index), kind='stable')
-    draw(result_bars(drawn, 'column').properties(height=380), 'year_bars')
+    bars = bars[bars.column.isin(order)].sort_values('column', key=lambda c: c.map(order.index), kind='stable')
+    draw(result_bars(bars, 'column').properties(height=380), 'year_bars')
     _figures(table, 'by_year', height='content')
     st.caption('**2013** holds four data sets in the paper; the one called SMT is licensed and not at hand, and every '
                'system is low on it. Ours is 2013 without SMT: do not compare the two columns, nor means over all '
@@ -140,13 +140,13 @@ def show_others(
 # %% ../../nbs/62_pages.result_tables.ipynb #98185e56
 def _one_task(rows):
     "Bars of one task's data sets."
-    measured = rows[rows.value.notna()]
-    tasks = measured.task.drop_duplicates().tolist()
+    figures = rows[rows.value.notna()]
+    tasks = figures.task.drop_duplicates().tolist()
     if not tasks: return
     in_address('task', tasks[0], one_of(tasks, 'task'))
     task = st.selectbox('Task', tasks, key='task')
-    shown = measured[measured.task == task].assign(source='ours')
-    draw(result_bars(shown, 'dataset', 'data set').properties(height=380), 'dataset_bars')
+    bars = figures[figures.task == task].assign(source='ours')
+    draw(result_bars(bars, 'dataset', 'data set').properties(height=380), 'dataset_bars')
 
 # %% ../../nbs/62_pages.result_tables.ipynb #d7cd6317
 @page_part

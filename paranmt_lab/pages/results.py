@@ -81,9 +81,9 @@ def _speed():
     rows = rows[rows.figure == figure]
     st.caption(f"Measured {rows.date.min()[:10]} to {rows.date.max()[:10]} on one machine, one thread; quality by the "
                'protocol of ParaNMT with 95 % intervals. The line joins encoders that no other one passes in both.')
-    draw(quality_chart(rows, f"Pearson's r × 100, {figure}"), 'quality', made=BENCHMARK)
+    draw(quality_chart(rows, f"Pearson's r × 100, {figure}"), 'quality', command=BENCHMARK)
     columns = ['system', 'about', 'dim', 'rate', 'value', 'low', 'high']
-    show_table(rows[columns].sort_values('value'), 'quality_table', made=BENCHMARK)
+    show_table(rows[columns].sort_values('value'), 'quality_table', command=BENCHMARK)
 
 BENCHMARK = 'python nbs/papers/peers.py' # Which wrote the figures of the view Speed
 
@@ -121,9 +121,9 @@ def badges(
     for name in names:
         if name in (*BASELINES, *VECTORS): continue
         folder = s.runs / name
-        found = contamination_badge(Run(folder), s) if (folder / 'config.json').is_file() else NOT_CHECKED
-        colour = 'orange' if found == NOT_CHECKED else 'blue'
-        texts.append(f':{colour}-badge[{escaped(name)}: contamination {found}]')
+        verdict = contamination_badge(Run(folder), s) if (folder / 'config.json').is_file() else NOT_CHECKED
+        colour = 'orange' if verdict == NOT_CHECKED else 'blue'
+        texts.append(f':{colour}-badge[{escaped(name)}: contamination {verdict}]')
     return ' '.join(texts)
 
 @st.cache_data(max_entries=8, ttl=60, show_spinner=False)
@@ -152,10 +152,10 @@ def page():
         st.warning(f'The results of {escaped(name)} cannot be read: {escaped(why)}', icon=':material/warning:')
     if not every: nothing_yet('Nothing has been evaluated in this workspace yet.', 'make demo')
     results = _chosen(every)
-    made = {name: f"{r.date.iloc[0][:16]}, commit {r.commit.iloc[0]}" for name, r in results.items()}
+    origins = {name: f"{r.date.iloc[0][:16]}, commit {r.commit.iloc[0]}" for name, r in results.items()}
     made_by('\n'.join(shlex.join(['paranmt', 'evaluate', name]) for name in results))
-    st.caption(source_line(**made))
+    st.caption(source_line(**origins))
     if not results: nothing_yet('Choose at least one system in the sidebar.', 'paranmt evaluate --help')
-    if known := _badges(list(results), s): st.markdown(known)
+    if text := _badges(list(results), s): st.markdown(text)
     if view == 'Map': _map(results)
     else: _tables(results, view)

@@ -64,8 +64,8 @@ def printed(
 ) -> pd.DataFrame:     # One row a range, formatted
     "The table as people read it: ours, then the paper's, with the overlap as mean ± sd."
     overlaps = [f'{m:.2f} ± {d:.2f}' if pd.notna(m) else '' for m, d in zip(long.overlap, long.sd)]
-    shown = long.assign(overlap=overlaps, share=long.share * 100)
-    ours, paper = (shown[shown.source == s].set_index('range') for s in ('ours', PAPER))
+    rows = long.assign(overlap=overlaps, share=long.share * 100)
+    ours, paper = (rows[rows.source == s].set_index('range') for s in ('ours', PAPER))
     columns = {'pairs': ours.pairs.astype(int), 'share': ours.share, 'trigram overlap': ours.overlap,
                f'{PAPER}: pairs (M)': paper.pairs / 1e6, 'its share': paper.share, 'its overlap': paper.overlap,
                'strong of 100': GRADES_3['paraphrase 3'], 'fluent of 100': GRADES_3['fluency 3']}
@@ -86,8 +86,8 @@ def shown_columns(
     measure:str,   # Measure that comes first
 ) -> list[str]:    # Columns that are shown of a pair
     "Columns of the pairs behind a number."
-    wanted = [measure, 'reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id', 'source']
-    return list(dict.fromkeys(wanted))
+    columns = [measure, 'reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id', 'source']
+    return list(dict.fromkeys(columns))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #8a4a080b
 def rows_behind(
@@ -108,12 +108,12 @@ def rows_behind(
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #9e459c84
 def stroke(
-    selected:list[float]|None, # Two ends as the chart reports them, None where nothing is selected
+    ends:list[float]|None,     # Two ends as the chart reports them, None where nothing is selected
     bins:pd.DataFrame,         # The histogram
 ) -> tuple[float|None, float|None]: # Bounds of the range
     "Bounds for a part of the histogram that was dragged over."
-    if not selected: return None, None
-    low, high = (round(float(v), 3) for v in sorted(selected))
+    if not ends: return None, None
+    low, high = (round(float(v), 3) for v in sorted(ends))
     return (None if low <= bins.low.min() else low), (None if high >= bins.high.max() else high)
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #d5b6c1b9
@@ -144,8 +144,8 @@ def _range_clicked(table, score):
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #618541b2
 def _stroke_made(bins, measure):
-    selected = st.session_state['histogram'].selection.get('range', {})
-    _choose_range(measure, *stroke(next(iter(selected.values()), None), bins))
+    intervals = st.session_state['histogram'].selection.get('range', {})
+    _choose_range(measure, *stroke(next(iter(intervals.values()), None), bins))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #359dbf0f
 def _redraw(): st.session_state['seed'] += 1
@@ -157,8 +157,8 @@ def _ranges(folder, state, score, domain): return range_table(open_corpus(folder
 @st.cache_data(max_entries=64, ttl=3600, show_spinner='Counting pairs in each bin')
 def _bins(folder, state, measure, domain):
     "A histogram over 0 to 1 for what is a share, else over the values' own range."
-    known = known_measure(measure)
-    whole = known.range if known and known.range == (0., 1.) else None
+    definition = known_measure(measure)
+    whole = definition.range if definition and definition.range == (0., 1.) else None
     return open_corpus(folder).histogram(measure, 50, whole, **of_domain(domain))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #c54858a5
@@ -195,8 +195,8 @@ def _histogram(corpus, state, measure, domain, low, high):
     chart = histogram(bins, label(measure), cuts, True, (low, high)).properties(height=280)
     draw(chart, key='histogram', on_select=lambda: _stroke_made(bins, measure))
     lost = {k: bins.attrs.get(k, 0) for k in ('below', 'above', 'no_value') if bins.attrs.get(k, 0)}
-    known = known_measure(measure)
-    about = f'**{escaped(label(measure))}**: {known.about} ({cited(known.paper)}). ' if known else ''
+    definition = known_measure(measure)
+    about = f'**{escaped(label(measure))}**: {definition.about} ({cited(definition.paper)}). ' if definition else ''
     left_out = ''.join(f" {n:,} pairs are not drawn ({k.replace('_', ' ')})." for k, n in lost.items())
     st.caption(f'{about}Drag over the bars to choose a range.{left_out}')
 
@@ -226,26 +226,26 @@ def _bounds(low, high):
 # %% ../../nbs/62_pages.score_ranges.ipynb #58f187d3
 VIEWS = ('reading list', 'table')
 
-def _choices(found, measure, low, high):
+def _choices(count, measure, low, high):
     "Order, rows, seed or page, words and view; returns order, rows, seed, page and words."
     in_address('order', 'random sample', one_of(list(ORDERS), 'order'))
     in_address('rows', 50, number('rows', 1, 5000))
     in_address('seed', 0, number('seed', 0))
     in_address('words', '', plain)
     in_address('view', VIEWS[0], one_of(VIEWS, 'view'))
-    shown, order, size, place, again = st.columns([3, 2, 1.2, 1.2, 1.6], vertical_alignment='bottom')
-    shown.metric(f'pairs with {escaped(label(measure))}{_bounds(low, high)}', f'{found:,}')
+    tile, order, size, place, again = st.columns([3, 2, 1.2, 1.2, 1.6], vertical_alignment='bottom')
+    tile.metric(f'pairs with {escaped(label(measure))}{_bounds(low, high)}', f'{count:,}')
     order = order.selectbox('Order', list(ORDERS), key='order')
     n = int(size.number_input('Rows', 1, 5000, key='rows'))
-    ordered, page = ORDERS[order] is not None, 1
-    if ordered:
-        last = max(1, -(-found // n))
+    is_ordered, page = ORDERS[order] is not None, 1
+    if is_ordered:
+        last = max(1, -(-count // n))
         in_address('page', 1, number('page', 1, last))
         page = int(place.number_input('Page', 1, last, key='page', help=f'1 to {last:,}'))
         seed = st.session_state['seed']
     else: seed = place.number_input('Seed', 0, key='seed')
     again.button('New sample', on_click=_redraw, shortcut='N', icon=':material/casino:', width='stretch',
-                 disabled=ordered)
+                 disabled=is_ordered)
     left, right = st.columns([4, 1.6], vertical_alignment='bottom')
     words = left.text_input('Words of a side', key='words', placeholder='all pairs',
                             help='Lower-case letters are found in any case. The first pairs found are shown, '
@@ -259,32 +259,32 @@ def _choices(found, measure, low, high):
 def _rows(corpus, measure, domain):
     "The rows behind the chosen number; a redraw runs this part only."
     low, high = st.session_state['range']
-    found = corpus.count(measure, low, high, **of_domain(domain))
+    count = corpus.count(measure, low, high, **of_domain(domain))
     st.subheader('The pairs behind it' + (f': {escaped(domain)}' if domain else ''))
-    order, n, seed, page, words = _choices(found, measure, low, high)
+    order, n, seed, page, words = _choices(count, measure, low, high)
     if words:
         ids, over = search_ids(corpus, corpus_state(corpus), words, measure, low, high, domain, n)
         if not over and not len(ids): return # the line above tells how far the search is
         rows = corpus.pairs_by_id(ids, shown_columns(corpus, measure))
     else: rows = rows_behind(corpus, measure, low, high, n, seed, domain, order, page)
     _show_rows(corpus, measure, rows, 1 + (page - 1) * n)
-    _send_on(corpus, measure, low, high, domain, found)
+    _send_on(corpus, measure, low, high, domain, count)
 
 def _show_rows(corpus, measure, rows, first):
     "The pairs, as a list to read or as a table."
     if not len(rows): return st.info('No pair of this range fits.', icon=':material/search_off:')
-    name, filled = f'{corpus.name}-{measure}', rows.dropna(axis=1, how='all')
-    if st.session_state['view'] == 'table': return pair_table(filled, 'pairs', name)
-    facts = [measure, *(c for c in encoder_first(score_columns(corpus)) if c in filled and c != measure)]
-    show_reading(corpus, filled, facts[:6], settings(), first)
-    save_rows(filled, 'pairs', name)
+    name, table = f'{corpus.name}-{measure}', rows.dropna(axis=1, how='all')
+    if st.session_state['view'] == 'table': return pair_table(table, 'pairs', name)
+    facts = [measure, *(c for c in encoder_first(score_columns(corpus)) if c in table and c != measure)]
+    show_reading(corpus, table, facts[:6], settings(), first)
+    save_rows(table, 'pairs', name)
 
-def _send_on(corpus, measure, low, high, domain, found):
+def _send_on(corpus, measure, low, high, domain, count):
     "The range as a selection or a campaign, each with its command."
     with st.expander('Save this range as a selection, or send it to people', icon=':material/send:'):
         ranges = [] if (low, high) == (None, None) else [Range(measure, low, high)]
         where = f"corpus = '{domain.replace(QUOTE, QUOTE * 2)}'" if domain else ''
-        save_or_send(corpus, ranges, found, where)
+        save_or_send(corpus, ranges, count, where)
 
 QUOTE = "'"
 
@@ -296,15 +296,16 @@ def _begun(corpus):
 # %% ../../nbs/62_pages.score_ranges.ipynb #eeea07fa
 def _no_score(corpus):
     "Why the five ranges cannot be counted."
-    begun = ', '.join(m for m in _begun(corpus) if takes_model(m, 'encoder'))
-    why = f'The measure {escaped(begun)} is not whole' if begun else 'This corpus has no paraphrase score yet'
+    measures = ', '.join(m for m in _begun(corpus) if takes_model(m, 'encoder'))
+    why = f'The measure {escaped(measures)} is not whole' if measures else 'This corpus has no paraphrase score yet'
     return f'{why}, so the five ranges cannot be counted; the other measures are below.'
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #6a1156f3
 def _no_measure(corpus):
     "Why there is nothing to show."
-    name, begun = escaped(corpus.name), ', '.join(_begun(corpus))
-    return f'No measure of **{name}** is whole: {escaped(begun)}.' if begun else f'**{name}** has no measures yet.'
+    name, measures = escaped(corpus.name), ', '.join(_begun(corpus))
+    if measures: return f'No measure of **{name}** is whole: {escaped(measures)}.'
+    return f'**{name}** has no measures yet.'
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #28c0948d
 HOW = '''

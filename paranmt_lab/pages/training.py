@@ -66,8 +66,8 @@ def last_of(
     figure:str,           # Name of a column
 ):                        # The last value, None where there is none
     "The latest value of a figure."
-    known = metrics[figure].dropna() if figure in metrics else []
-    return known.iloc[-1] if len(known) else None
+    values = metrics[figure].dropna() if figure in metrics else []
+    return values.iloc[-1] if len(values) else None
 
 # %% ../../nbs/62_pages.training.ipynb #7afcd2c0
 def facts(
@@ -82,9 +82,10 @@ def facts(
                          worked=duration(last_of(own, 'seconds')), development=last_of(own, 'development'),
                          set=last_of(own, 'development_set'), corpus=str(run.config.get('corpus', '')),
                          config=fingerprint(run.config), **run.origin()))
-    told = differing(runs).drop(columns='corpus', errors='ignore')
-    return (pd.DataFrame(rows).join(told.add_suffix(' (config)') if set(told) & set(rows[0]) else told, on='run')
-            if rows else told)
+    differences = differing(runs).drop(columns='corpus', errors='ignore')
+    if not rows: return differences
+    if set(differences) & set(rows[0]): differences = differences.add_suffix(' (config)')
+    return pd.DataFrame(rows).join(differences, on='run')
 
 # %% ../../nbs/62_pages.training.ipynb #2f6e8603
 SHOWN = {'step': '{:,.0f}', 'epoch': '{:.2f}', 'development': '{:.1f}'} # How figures are written
@@ -119,9 +120,9 @@ def development_sets(
 ) -> dict[str, list[str]]: # Name of a set to the runs that were measured on it
     "Which set each run's development scores are of."
     if 'development_set' not in metrics: return {}
-    scored = metrics.dropna(subset='development_set').astype({'development_set': str}).drop_duplicates(
+    scores = metrics.dropna(subset='development_set').astype({'development_set': str}).drop_duplicates(
         ['run', 'development_set'])
-    return scored.groupby('development_set').run.agg(list).to_dict()
+    return scores.groupby('development_set').run.agg(list).to_dict()
 
 # %% ../../nbs/62_pages.training.ipynb #ccf662ab
 def curve(
@@ -149,14 +150,14 @@ def _read(folder, stamp):
 # %% ../../nbs/62_pages.training.ipynb #7f6be396
 def _metrics(runs):
     "Metrics of the chosen runs, one below the other, and the runs with torn lines."
-    found = {}
+    results = {}
     for run in runs:
         path = run.folder / 'metrics.jsonl'
         stamp = (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
-        found[run.name] = _read(str(run.folder), stamp)
-    frames = [frame for frame, _ in found.values() if len(frame)]
+        results[run.name] = _read(str(run.folder), stamp)
+    frames = [frame for frame, _ in results.values() if len(frame)]
     metrics = pd.concat(frames, ignore_index=True) if frames else compared([])
-    return metrics, {name: lines for name, (_, lines) in found.items() if lines}
+    return metrics, {name: lines for name, (_, lines) in results.items() if lines}
 
 # %% ../../nbs/62_pages.training.ipynb #61b1910d
 def _title(figure, title, sets):
@@ -170,7 +171,7 @@ def _title(figure, title, sets):
 @page_part
 def _curves(root, names, x, window):
     "All figures of the chosen runs, two beside each other."
-    metrics, torn = _metrics([Run.open(root, name) for name in names])
+    metrics, bad_lines = _metrics([Run.open(root, name) for name in names])
     sets, columns = development_sets(metrics), st.columns(2, gap='large')
     for i, (figure, title) in enumerate(figures_of(metrics).items()):
         chart = curve(metrics, figure, names, x, window)
@@ -180,7 +181,7 @@ def _curves(root, names, x, window):
             else: draw(chart.properties(height=270), f'chart_{figure}')
     if not len(metrics):
         st.info('No metrics yet; the first line comes after 100 steps.', icon=':material/hourglass:')
-    for name, n in torn.items():
+    for name, n in bad_lines.items():
         st.caption(f':material/warning: {n:,} lines of metrics.jsonl '
                    f'of **{escaped(name)}** cannot be read and are left out.')
     _table(root, names, metrics)
@@ -191,8 +192,8 @@ def _table(root, names, metrics):
     st.markdown('#### What they are')
     st.caption('Commit and corpus of each run; of their configs only what differs.')
     with st.container(key='facts_box'):
-        told = as_told(facts([Run.open(root, name) for name in names], metrics))
-        show_table(told, 'facts', height='content', placeholder='')
+        view = as_told(facts([Run.open(root, name) for name in names], metrics))
+        show_table(view, 'facts', height='content', placeholder='')
     st.download_button('Save the figures behind the curves (TSV)', tsv(metrics), 'training.tsv',
                        'text/tab-separated-values', key='metrics_save', on_click='ignore', icon=':material/download:')
 
@@ -206,11 +207,11 @@ def _controls(runs):
     in_address('over', 'step', one_of(OVER, 'scale'))
     in_address('smooth', 10, number('smooth', 1, 100))
     with st.sidebar:
-        chosen = st.multiselect('Runs', names, key='runs', max_selections=MOST, help='The youngest first')
+        choices = st.multiselect('Runs', names, key='runs', max_selections=MOST, help='The youngest first')
         x = st.segmented_control('Over', OVER, key='over', required=True)
         window = st.slider('Running mean of so many lines', 1, 100, key='smooth',
                            help='A line is written every 100 steps')
-    return chosen, x, window
+    return choices, x, window
 
 # %% ../../nbs/62_pages.training.ipynb #be9d6dd9
 def _complaints(root):
@@ -233,12 +234,12 @@ def page():
     s = settings()
     st.title('Training')
     purpose('Shows how the loss, the development score and the speed of runs change while they train.', HOW)
-    found = {run.name: run for run in runs_with_metrics(s.runs)}
-    if not found: nothing_yet('No run of this workspace has logged anything yet.', 'paranmt train --help')
-    names, x, window = _controls(list(found.values()))
+    runs = {run.name: run for run in runs_with_metrics(s.runs)}
+    if not runs: nothing_yet('No run of this workspace has logged anything yet.', 'paranmt train --help')
+    names, x, window = _controls(list(runs.values()))
     st.caption(source_line())
     _complaints(s.runs)
     working = work_at_hand(s.runs, 'No run is at work now.')
-    made_by('\n'.join(filter(None, (run_command(found[name]) for name in names))))
+    made_by('\n'.join(filter(None, (run_command(runs[name]) for name in names))))
     if not names: return st.info('Choose runs in the sidebar.', icon=':material/left_click:')
     st.fragment(_curves, run_every=3 if set(names) & set(working) else None)(s.runs, names, x, window)

@@ -26,8 +26,8 @@ def at_work(
     root:Path,           # Folder of all runs, or of all corpora
 ) -> dict[str, dict]:    # Name to what its `progress.json` says
     "Jobs that are running below a folder."
-    found = {path.parent.name: read_progress(path.parent) for path in sorted(Path(root).glob('*/progress.json'))}
-    return {name: p for name, p in found.items() if p and p.get('status') == 'running'}
+    jobs = {path.parent.name: read_progress(path.parent) for path in sorted(Path(root).glob('*/progress.json'))}
+    return {name: p for name, p in jobs.items() if p and p.get('status') == 'running'}
 
 # %% ../../nbs/62_pages.work.ipynb #e3aebe08
 FIGURES = { # Further figures of a report, and their wording
@@ -45,13 +45,13 @@ def progress_line(
     p:dict,       # What its `progress.json` says
 ) -> tuple[float, str]: # Share that is done, 0 to 1, and what to say about it, as Markdown
     "How far some work is."
-    done, total, rate, seconds = (_number(p, key) for key in ('done', 'total', 'rate', 'seconds_left'))
-    done, what = done or 0, escaped(p.get('what', 'steps'))
-    count = f'{done:,.0f} of {total:,.0f} {what}' if total else f'{done:,.0f} {what}'
+    n, total, rate, seconds = (_number(p, key) for key in ('done', 'total', 'rate', 'seconds_left'))
+    n, what = n or 0, escaped(p.get('what', 'steps'))
+    count = f'{n:,.0f} of {total:,.0f} {what}' if total else f'{n:,.0f} {what}'
     speed = f'{rate:,.0f} {what} a second' if rate else ''
     figures = {key: value for key in FIGURES if (value := _number(p, key)) is not None and (value or key == 'loss')}
     parts = [count, speed, f'{duration(seconds)} left', *(FIGURES[key].format(x) for key, x in figures.items())]
-    return min(1., done / total) if total else 0., f"**{escaped(name)}**: {' · '.join(filter(None, parts))}"
+    return min(1., n / total) if total else 0., f"**{escaped(name)}**: {' · '.join(filter(None, parts))}"
 
 # %% ../../nbs/62_pages.work.ipynb #30a7164f
 SURE = 20 # Seconds within which the second click has to come
