@@ -40,12 +40,12 @@ def _corpus_row(name, s):
 
 def _unfinished_jobs(s):
     "Rows about jobs that can be resumed."
-    from paranmt_lab.jobs.progress import PLACES, UNFINISHED, describe_progress, read_progress, resume_command
+    from paranmt_lab.jobs.progress import PLACES, RESUMABLE, describe_progress, read_progress, resume_command
     folders = sorted({file.parent for pattern in PLACES.values() for file in s.workspace.glob(pattern)})
     jobs = [(folder, read_progress(folder) or {}) for folder in folders]
     return [dict(job=folder.relative_to(s.workspace).as_posix(), state=describe_progress(progress),
                  command=resume_command(folder) or 'the command that started it')
-            for folder, progress in jobs if progress.get('status') in UNFINISHED]
+            for folder, progress in jobs if progress.get('status') in RESUMABLE]
 
 # %% ../nbs/70_cli_workspace.ipynb #c8a555c0
 workspace_app = command_group()

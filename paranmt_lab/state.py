@@ -24,12 +24,12 @@ def is_alive(
     return True
 
 # %% ../nbs/05_state.ipynb #05da760a
-_COUNTED = dict(translate='sentences') | {'import': 'bytes'} # What the stages that show progress count
+_UNITS = dict(translate='sentences') | {'import': 'bytes'} # What the stages that show progress count
 
 def _progress(corpus, stage, facts):
     "Progress of the stage that makes the pairs, its status checked: running, stopped or failed."
     p = read_progress(corpus.folder) or {}
-    if p.get('what') != _COUNTED.get(stage): p = {}  # that of a later stage, such as a scoring
+    if p.get('what') != _UNITS.get(stage): p = {}  # that of a later stage, such as a scoring
     if is_alive(facts.get('pid') or p.get('pid')) and p.get('status') in (None, 'running', 'silent'):
         return p | dict(status='running')
     return p | dict(status='failed' if p.get('status') == 'failed' else 'stopped')

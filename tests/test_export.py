@@ -14,7 +14,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.encoders import portable
 from paranmt_lab.encoders.export import export_encoder, is_static, model_card, tokenizer_json
-from paranmt_lab.encoders.names import PUBLISHED, Recurrent
+from paranmt_lab.encoders.names import AS_PUBLISHED, Recurrent
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.subwords import SEGMENTERS, Subwords
 from paranmt_lab.text import FEATURES, POLICIES, SPLITS, Vocabulary, cut_of, tokenize
@@ -77,7 +77,7 @@ assert 'paranmt_lab' not in sys.modules
 def encoder_of(model, policy, reference, split='words', dim=12):
     vocabularies = {f: Vocabulary.build(map(cut_of(f, split), TRAINING), policy=policy, split=split) for f in FEATURES}
     vocabularies |= {f: Subwords(learn(TRAINING, 60)) for f, learn in SEGMENTERS.items() if f.upper() in model}
-    recurrent = Recurrent(**RECURRENT.get(model, {}) | (PUBLISHED if reference else {}))
+    recurrent = Recurrent(**RECURRENT.get(model, {}) | (AS_PUBLISHED if reference else {}))
     encoder = build_encoder(model.partition(' ')[0], vocabularies, dim, plain=reference, recurrent=recurrent)
     torch.manual_seed(0)
     with torch.no_grad():

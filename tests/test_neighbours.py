@@ -119,7 +119,7 @@ def test_vectors_follow_the_corpus_the_encoder_and_the_column(corpus):
 def test_an_index_goes_on_and_finds_what_comparing_with_all_finds(corpus, monkeypatch):
     encoder = Numbers()
     vectors = build_vectors(corpus, encoder, show=False)
-    monkeypatch.setattr(of_index, 'ADDED', 1)
+    monkeypatch.setattr(of_index, 'WRITE_EVERY', 1)
     write = of_index._write
     def dies(index, path):
         write(index, path)

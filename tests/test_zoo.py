@@ -12,7 +12,7 @@ pytest.importorskip('morfessor', reason='the extra `subwords` is not installed')
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.encoders.export import export_encoder
 from paranmt_lab.encoders.layers import Average, Combined, Concat, tensors
-from paranmt_lab.encoders.names import LEAVES, PARTS, PUBLISHED, RECURRENT, Recurrent
+from paranmt_lab.encoders.names import AS_PUBLISHED, LEAVES, PARTS, RECURRENT, Recurrent
 from paranmt_lab.encoders.portable import PortableEncoder
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.encoders.zoo import layer_of
@@ -44,7 +44,7 @@ VOCABULARIES = ({f: Vocabulary.build(map(cut, TALK)) for f, cut in FEATURES.item
 def double(name, recurrent, reference, rows=5, dim=3):
     "A layer in double precision, its weights large enough to bend every gate."
     torch.manual_seed(0)
-    if reference: recurrent = replace(recurrent, **PUBLISHED)
+    if reference: recurrent = replace(recurrent, **AS_PUBLISHED)
     layer = layer_of(name, dict.fromkeys(LEAVES.values(), rows), dim, reference, recurrent).double()
     with torch.no_grad():
         for p in layer.parameters(): p.copy_(torch.randn_like(p) * .5)
@@ -96,7 +96,7 @@ def test_gradients_are_finite_differences(name, recurrent, reference):
 
 @pytest.mark.parametrize('name, recurrent, reference', CASES)
 def test_every_folder_gives_the_same_vectors(tmp_path, name, recurrent, reference):
-    if reference: recurrent = replace(recurrent, **PUBLISHED)
+    if reference: recurrent = replace(recurrent, **AS_PUBLISHED)
     encoder = build_encoder(name, VOCABULARIES, 6, plain=reference, recurrent=recurrent)
     torch.manual_seed(0)
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""Wording of notebooks, docstrings, comments and pages, as docs/style.md asks for it, and misspellings.
+"""Wording of notebooks, docstrings, comments and pages, as docs/style.md asks for it, names of values, misspellings.
 
-    python tests/wording.py          # name every place that has to be rewritten, and every misspelling
+    python tests/wording.py          # name every place that has to be rewritten, participles as names, and misspellings
     python tests/wording.py count    # how often each pattern occurs"""
 import ast
 import io
@@ -33,6 +33,38 @@ PATTERNS = {  # Pattern, and what to write instead
     '"one\'s own"': (r'\bone\'s own\b', 'your own'),
     '"a row a pair"': (r'\b[Aa] (?:row|column|line) an? \w', 'a row for each pair'),
 }
+
+# Participles that verbs form without -ed; names that end in -ed and are none; and those that are the field's nouns,
+# or an option of a command
+IRREGULAR = set("""begun beaten bound broken built chosen done drawn driven fallen forgotten found frozen given gone
+    grown held kept known laid led made meant met paid risen said seen sent shown sold sought spent spoken stolen sworn
+    taken thrown told torn won worn written""".split())
+NOUNS = set("""bed bound cased embed exceed feed hidden hundred indeed need packed padded red seed speed unused
+    compiled closed""".split())
+OPTIONS = {'discarded', 'graded', 'parsed'}
+
+
+def is_participle(name):
+    "Whether the name of a value is a participle alone; `is_decided` and `held_out` are none."
+    word = name.strip('_').lower()
+    if '_' in word or word in NOUNS: return False
+    return word in IRREGULAR or (word.endswith('ed') and len(word) > 4)
+
+
+def names_in(path):
+    "Participles that a module uses as names of values, with the line of each; fields of records may be of a format."
+    tree = ast.parse(path.read_text(encoding='utf-8'))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = {id(field.target) for node in classes for field in node.body if isinstance(field, ast.AnnAssign)}
+    fields |= {id(arg) for node in classes for method in node.body if getattr(method, 'name', '') == '__init__'
+               for arg in method.args.args}
+    for node in ast.walk(tree):
+        if id(node) in fields: continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store): name = node.id
+        elif isinstance(node, ast.arg): name = node.arg
+        else: continue
+        is_option = name in OPTIONS and path.stem.startswith('cli')
+        if is_participle(name) and not is_option: yield node.lineno, name
 
 
 def pages():
@@ -106,6 +138,10 @@ if __name__ == '__main__':
         sys.exit()
     for path, name, words in found:
         print(f'{path.relative_to(ROOT)}: {name}, write instead: {PATTERNS[name][1]}: ... {words} ...')
+    modules = sorted((ROOT / 'paranmt_lab').rglob('*.py'))
+    names = [f'{path.relative_to(ROOT)}:{line}: {name} is a participle, write a noun for the value'
+             for path in modules for line, name in names_in(path)]
+    print(*names, sep='\n', end='\n' if names else '')
     spelling = misspellings(texts)
     print(*spelling, sep='\n', end='\n' if spelling else '')
-    sys.exit(bool(found or spelling))
+    sys.exit(bool(found or names or spelling))

@@ -7,7 +7,7 @@ import pandas as pd
 from choosing import DOMAINS, FIRST, GROUPS, MODELS, SEEDS, WMT, kept, name_of, trainings
 from choosing_corpora import OTHERS
 
-from paranmt_lab.evaluation.tables import MEASURED, joined_table, keep_measured, readable_table
+from paranmt_lab.evaluation.tables import MEASUREMENTS, joined_table, keep_measured, readable_table
 from paranmt_lab.training.sweep import interval
 
 ON_TESTS = 'mean of 19 sets, last epoch'
@@ -194,7 +194,7 @@ SAID = {  # corpus and training behind the figures of a table
 OTHERWISE = 'WORD from GloVe, three epochs, 7,500 pairs of wmt21-23, one a source'
 
 
-def keep_table(key, folder=MEASURED):
+def keep_table(key, folder=MEASUREMENTS):
     "Write our figures of a table where `paranmt table` finds them."
     rows = measured_rows(key)
     groups = kept()['groups']
@@ -220,5 +220,5 @@ def main(what, keys):
     for key in keys or KEYS:
         if what == 'table': print(key, table(key).to_string(index=False), sep='\n')
         else:
-            (MEASURED / f'{key}.csv').unlink(missing_ok=True)
+            (MEASUREMENTS / f'{key}.csv').unlink(missing_ok=True)
             keep_table(key)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.evaluation.tables import MEASURED, keep_measured, measured
+from paranmt_lab.evaluation.tables import MEASUREMENTS, keep_measured, measured
 from paranmt_lab.filters.measures import paraphrase_score
 from paranmt_lab.models import open_model
 from paranmt_lab.settings import settings
@@ -73,7 +73,7 @@ def report(table, frame, config, seeds=SEED):
     print(shown.to_string(index=False, header=False), flush=True)
     command = ' '.join(['python nbs/papers/corpus_statistics.py', *(a for a in sys.argv[1:])])
     origin = dict(config=config, command=command, machine=processor(), seeds=str(seeds))
-    if KEEP: keep_measured(table, frame, MEASURED, **origin)
+    if KEEP: keep_measured(table, frame, MEASUREMENTS, **origin)
 
 
 def of_domain(name, statistics):

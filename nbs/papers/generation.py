@@ -36,7 +36,7 @@ from paranmt_lab.translate.protocol import Decoding
 
 FILE = Path(__file__).with_suffix('.json')
 SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
-MEASURED, EXAMPLES, BEAM = 75, 20, 4 # Held-out pairs of a domain, examples, beams
+TEST_SEGMENTS, EXAMPLES, BEAM = 75, 20, 4 # Held-out pairs of a domain, examples, beams
 SHOWN = 'canonicaliser-varied' # Generator whose attention, groups and draws are shown
 WORDS = 20           # Words of a sentence at most
 SCORE = .7           # Paraphrase score of a pair at least
@@ -150,7 +150,7 @@ def held_out_figures(engines, s):
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
     words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
     held = held[(words[0] <= WORDS) & (words[1] <= WORDS)].drop_duplicates('source')
-    held = held.groupby('corpus').sample(MEASURED, random_state=0)
+    held = held.groupby('corpus').sample(TEST_SEGMENTS, random_state=0)
     lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
     scorers = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}
     systems, rates = {}, {}

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from .adjudication import ADJUDICATED, HOW, decisions
+from .adjudication import ADJUDICATION, HOW, decisions
 from paranmt_lab.annotation.campaigns import (
     LABELS,
     SCALES,
@@ -35,17 +35,17 @@ from paranmt_lab.annotation.campaigns import (
 from .replay import rebuild_in, states_at
 from .store import EventLog, moment, run, stamp, storable
 from .turn import REASONS, person
-from .views import JUDGED
+from .views import JUDGEMENTS
 from ..asset_files import asset
 from ..settings import atomic, check_overwrite
 
 # %% ../../nbs/34_annotation.exports.ipynb #ccecd4f5
 _PAIR = dict(item=pa.int64(), pair_id=pa.int64(), stratum=pa.string(), weight=pa.float64(), repeat_of=pa.int64(),
              gold=pa.string())
-_SAID = dict(annotator=pa.string(), state=pa.string(), strength=pa.int8(), fluency=pa.int8(), reason=pa.string(),
+_ANSWER = dict(annotator=pa.string(), state=pa.string(), strength=pa.int8(), fluency=pa.int8(), reason=pa.string(),
              comment=pa.string(), time=pa.string(), seconds=pa.float64())
-ANSWERS = pa.schema(list((dict(campaign=pa.string()) | _PAIR | dict.fromkeys(TEXTS, pa.string()) | _SAID).items()))
-ANSWER_STATES = ('rated', 'discarded', 'skipped', 'late', ADJUDICATED) # Of a row
+ANSWERS = pa.schema(list((dict(campaign=pa.string()) | _PAIR | dict.fromkeys(TEXTS, pa.string()) | _ANSWER).items()))
+ANSWER_STATES = ('rated', 'discarded', 'skipped', 'late', ADJUDICATION) # Of a row
 
 # %% ../../nbs/34_annotation.exports.ipynb #bb026833
 def _as_reason(how, together):
@@ -65,7 +65,7 @@ def _with_decisions(states, adjudications):
     "Answers and decisions in order of item and annotator."
     if not len(adjudications): return states
     reasons = list(map(_as_reason, adjudications.how, adjudications.together))
-    rows = adjudications.assign(state=ADJUDICATED, reason=reasons)
+    rows = adjudications.assign(state=ADJUDICATION, reason=reasons)
     return pd.concat([states, rows]).sort_values(['item', 'annotator'], kind='stable')
 
 # %% ../../nbs/34_annotation.exports.ipynb #9ff5e0b7
@@ -98,13 +98,13 @@ def answer_table(
         query = f"SELECT {', '.join(_PAIR)}, content FROM items WHERE campaign = :c ORDER BY item"
         items = run(db, query, c=campaign).all()
     rows = rows[rows.state.isin(ANSWER_STATES)]
-    columns = _pair_columns(items, rows.item) | {name: _typed(rows[name], name) for name in _SAID}
+    columns = _pair_columns(items, rows.item) | {name: _typed(rows[name], name) for name in _ANSWER}
     columns['campaign'] = pa.array([campaign] * len(rows), pa.string())
     return pa.table(columns).select(ANSWERS.names).cast(ANSWERS)
 
 # %% ../../nbs/34_annotation.exports.ipynb #e0363d4e
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+_GUARD = re.compile(r"'+[=+\-@\t\r\n]")
 
 def guarded(
     text:str|None, # Of a cell
@@ -118,7 +118,7 @@ def unguarded(
     cell:str, # Of an export
 ) -> str:     # The text that it was
     "Take the apostrophe away again."
-    return cell[1:] if _GUARDED.match(cell) else cell
+    return cell[1:] if _GUARD.match(cell) else cell
 
 # %% ../../nbs/34_annotation.exports.ipynb #409a2ad7
 def _texts(column, say):
@@ -147,12 +147,12 @@ def _write_jsonl(table, path):
     _write_rows(table, path, [_field(k, name) for k, name in enumerate(names)], ', ')
 
 # %% ../../nbs/34_annotation.exports.ipynb #79853a58
-_QUOTED = re.compile('[,"\r\n]')
+_QUOTE = re.compile('[,"\r\n]')
 
 def _cell(value):
     "A cell of a CSV file."
     text = guarded(value) if value is None or isinstance(value, str) else str(value)
-    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
+    return '"' + text.replace('"', '""') + '"' if _QUOTE.search(text) else text
 
 # %% ../../nbs/34_annotation.exports.ipynb #82f0e9ab
 def _write_csv(table, path):
@@ -194,7 +194,7 @@ def pseudonymous(
     "Answers with `rater-1`, `rater-2`, ... in place of names."
     rows = table.select(['annotator', 'time', 'state', 'reason']).to_pylist()
     order = [row['annotator'] for row in sorted(rows, key=lambda row: row['time'])]
-    adjudications = [_how(row['reason']) if row['state'] == ADJUDICATED else ('', []) for row in rows]
+    adjudications = [_how(row['reason']) if row['state'] == ADJUDICATION else ('', []) for row in rows]
     people = dict.fromkeys([*order, *(name for _, together in adjudications for name in together)])
     names = {name: f'rater-{k}' for k, name in enumerate(people, 1)}
     reasons = [_as_reason(how, [names[name] for name in together]) if how else row['reason']
@@ -305,10 +305,10 @@ def _problem(row):
     if not row['annotator']: return 'no annotator; every row needs one'
     if not row['reference'] or not row['translation']: return 'reference or translation is missing; both are needed'
     if state not in ANSWER_STATES: return f"state {state!r}: expected {', '.join(ANSWER_STATES)}"
-    if state in ('rated', ADJUDICATED) and row['strength'] is None and row['fluency'] is None:
+    if state in ('rated', ADJUDICATION) and row['strength'] is None and row['fluency'] is None:
         return 'neither strength nor fluency; delete the row, or say in `state` what it is'
     if state == 'discarded' and reason not in REASONS: return f"reason {reason!r}: expected {', '.join(REASONS)}"
-    if state == ADJUDICATED and not _is_how(reason):
+    if state == ADJUDICATION and not _is_how(reason):
         return f"reason {reason!r}: expected {', '.join(HOW)}, the latter with a list of names or without"
     return None
 
@@ -383,7 +383,7 @@ def _items(frame):
     items = frame[columns].astype(object).where(frame[columns].notna(), None)
     items = items.assign(where=frame['where']).drop_duplicates(columns)
     _require_none(items[items.item.duplicated()], _OTHER_PAIR)
-    answers = frame.assign(is_decision=frame.state == ADJUDICATED)
+    answers = frame.assign(is_decision=frame.state == ADJUDICATION)
     _require_none(answers[answers.duplicated(['item', 'annotator', 'is_decision'])], _TWICE)
     return items.sort_values('item'), frame
 
@@ -412,9 +412,9 @@ def _events(frame, campaign, now):
     cells = frame[ANSWERS.names].astype(object)
     for r in cells.where(cells.notna(), None).to_dict('records'):
         event = dict(time=now, annotator=r['annotator'], campaign=campaign, item=int(r['item']))
-        if r['state'] == ADJUDICATED:
+        if r['state'] == ADJUDICATION:
             payload = _decision(r, raters.get(r['item'], []), now)
-            yield event | dict(kind=ADJUDICATED, payload=json.dumps(payload, sort_keys=True))
+            yield event | dict(kind=ADJUDICATION, payload=json.dumps(payload, sort_keys=True))
             continue
         payload = {name: r[name] for name in ('state', *SCALES, 'reason', 'seconds') if r[name] is not None}
         yield event | dict(kind='imported', payload=json.dumps(payload | dict(said=r['time'] or now), sort_keys=True))
@@ -446,7 +446,7 @@ def import_answers(
 ) -> Campaign:           # As it was made
     "Import answers as a campaign of their own, all or none."
     items, frame = _items(frame)
-    counts = frame[frame.state.isin(JUDGED) & frame.gold.isna()].groupby('item').size()
+    counts = frame[frame.state.isin(JUDGEMENTS) & frame.gold.isna()].groupby('item').size()
     c = replace(c, overlap=max(c.overlap, int(counts.max()) if len(counts) else 1))
     with log.writing(silence=3600) as db:
         now = log.now(db)

@@ -69,16 +69,16 @@ _FREE_AT = """SELECT min(l.expires) FROM assignments l JOIN items i ON i.campaig
                     AND m.annotator = :a AND m.state <> 'expired')
     AND (i.repeat_of IS NULL OR EXISTS (SELECT 1 FROM assignments o WHERE o.campaign = l.campaign
                     AND o.item = i.repeat_of AND o.annotator = :a AND o.state = 'rated'))"""
-_LEASED = 'The remaining pairs are with others just now. The first of it may come free at {} UTC.'
+_BUSY = 'The remaining pairs are with others just now. The first of it may come free at {} UTC.'
 _YOURS = 'The remaining pairs need other people: you have answered or skipped all. Undo brings a skipped pair back.'
-_DONE = 'All done: every pair has been rated by as many people as it needs.'
+_END = 'All done: every pair has been rated by as many people as it needs.'
 
 def _why_empty(turn):
     "The reason why there is nothing to rate."
     until = turn.ask(_FREE_AT).scalar()
-    if until: return Empty('leased', _LEASED.format(until[11:16]), until)
+    if until: return Empty('leased', _BUSY.format(until[11:16]), until)
     is_open = turn.ask('SELECT 1 FROM places WHERE campaign = :c AND "open" > 0 LIMIT 1').scalar()
-    return Empty('yours', _YOURS) if is_open else Empty('done', _DONE)
+    return Empty('yours', _YOURS) if is_open else Empty('done', _END)
 
 # %% ../../nbs/34_annotation.queue.ipynb #f1ea2e62
 def _task(turn, item):

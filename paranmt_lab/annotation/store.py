@@ -212,7 +212,7 @@ def reading(self:EventLog) -> Iterator[sa.Connection]: # For `run`
 # %% ../../nbs/34_annotation.store.ipynb #18f82e73
 LOCK = 0x706172616E6D74 # Number of the advisory lock
 SILENCE = 60            # Seconds that a writer may pause within a transaction; 0 is for ever
-_LOCKED = sa.text("SELECT pg_advisory_xact_lock(:key), "
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key), "
                   "set_config('idle_in_transaction_session_timeout', :silence, true)")
 
 @patch
@@ -222,7 +222,7 @@ def _begun(self:EventLog, silence=None):
     try:
         db.begin()
         silence = SILENCE if silence is None else silence
-        if self.server: db.execute(_LOCKED, {'key': LOCK, 'silence': f'{silence}s'})
+        if self.server: db.execute(_LOCK, {'key': LOCK, 'silence': f'{silence}s'})
         return db
     except BaseException:
         db.close()

@@ -102,10 +102,10 @@ def table3(
     return pd.concat([first, *parts], axis=1).assign(of=BASES[of])
 
 # %% ../../nbs/35_annotation.table3.ipynb #c8f0fde4
-_PRINTED = dict(strength=((92, 6, 2), (53, 32, 15), (22, 45, 33), (1, 43, 56), (1, 13, 86)),
+_PAPER = dict(strength=((92, 6, 2), (53, 32, 15), (22, 45, 33), (1, 43, 56), (1, 13, 86)),
                 fluency=((1, 5, 94), (1, 12, 87), (2, 9, 89), (11, 0, 89), (3, 0, 97)))
 PAPER_3_LABELS = pd.concat([PAPER_3[['range']], *(
-    pd.DataFrame(rows, columns=[f'{scale}_{label}' for label in LABELS]) for scale, rows in _PRINTED.items())], axis=1)
+    pd.DataFrame(rows, columns=[f'{scale}_{label}' for label in LABELS]) for scale, rows in _PAPER.items())], axis=1)
 
 # %% ../../nbs/35_annotation.table3.ipynb #1e186b9f
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def fault_of(
     return next((reason for reason, pattern in _FAULTS.items() if pattern.search(text)), None)
 
 # %% ../../nbs/20_bitext.base.ipynb #6b857daa
-_SHOWN = ({0xDC00 + b: f'\\x{b:02x}' for b in range(128, 256)}
+_ESCAPES = ({0xDC00 + b: f'\\x{b:02x}' for b in range(128, 256)}
           | {b: f'\\x{b:02x}' for b in (*range(32), 127) if b not in (9, 10, 13)})
 
 def excerpt(
@@ -136,7 +136,7 @@ def excerpt(
     most:int=200,  # Characters kept
 ) -> str:          # Storable text
     "The beginning of a text, with undecodable bytes and control characters written out."
-    return text[:most].translate(_SHOWN).encode('utf-8', 'backslashreplace').decode()[:most]
+    return text[:most].translate(_ESCAPES).encode('utf-8', 'backslashreplace').decode()[:most]
 
 # %% ../../nbs/20_bitext.base.ipynb #d2b077f5
 TEXT_ROLES = ('source', 'reference', 'translation')

@@ -118,7 +118,7 @@ def _cell(text):
     return '`' + ' '.join(text.replace('`', "'").replace('|', '/').split())[:80] + '`'
 
 # %% ../../nbs/36_exchange.files.ipynb #6b45f993
-_UNSTATED = 'Not stated by those who imported the texts; ask them before you pass the data on.'
+_NO_LICENCE = 'Not stated by those who imported the texts; ask them before you pass the data on.'
 
 def _translator(corpus):
     "A paragraph about the engine that made the translations; empty where none did."
@@ -138,7 +138,7 @@ def dataset_card(
     about = '\n'.join(f'- `{column}`: {_about(column)}' for column in columns)
     parts = [f'# {corpus.name}', f'{corpus.rows:,} pairs of English sentences that mean the same, or nearly.',
              _translator(corpus), '## Columns', about, '## Domains', f'| domain | pairs |\n|---|---|\n{rows}',
-             '## Licence', licences([corpus]) or _UNSTATED]
+             '## Licence', licences([corpus]) or _NO_LICENCE]
     return '\n\n'.join(filter(None, parts)) + '\n'
 
 # %% ../../nbs/36_exchange.files.ipynb #36342e30

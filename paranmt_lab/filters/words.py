@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .grams import present_slowly, present_tokens, repeated_grams, repeated_slowly
-from .tokens import NUMBERED, Text, TokenColumn, token_columns
+from .tokens import NUMBER_BIT, Text, TokenColumn, token_columns
 from ..lookup import text_loop
 
 # %% ../../nbs/30_filters.words.ipynb #a0db980e
@@ -42,7 +42,7 @@ def words_only(
     column:TokenColumn, # Rows of tokens
 ) -> TokenColumn:       # The same rows without other tokens
     "Words of three characters or more."
-    words = _are_words(column.keys, column.types.sizes, _PARTS, NUMBERED)
+    words = _are_words(column.keys, column.types.sizes, _PARTS, NUMBER_BIT)
     before = np.concatenate([[0], np.cumsum(words)])
     return TokenColumn(column.keys[words], before[column.offsets], column.missing, column.types)
 

@@ -27,7 +27,7 @@ class GeneratorConfig(NmtConfig):
     second: str = 'translation'                    # Column that is written
 
     @property
-    def carried(self): return ('first_parse', 'second_parse') if self.architecture == 'syntax' else ()
+    def more_columns(self): return ('first_parse', 'second_parse') if self.architecture == 'syntax' else ()
 
     def __post_init__(self):
         super().__post_init__()

@@ -44,7 +44,7 @@ def cross_entropy(
 
 class LstmLearner(Seq2SeqLearner):
     "The network of `paranmt`, section 6, at its training."
-    kept = 'generator'
+    folder_name = 'generator'
 
     def build(self): return AttentiveLstm(self.config, self.vocabulary)
 
@@ -113,9 +113,9 @@ def generator_pairs(
     pairs = pa.concat_tables(tables).to_pandas().astype(dict(corpus=str)) if tables else pd.DataFrame(columns=columns)
     pairs = pairs.dropna().reset_index(drop=True)
     ids = pairs.pop('pair_id')
-    if len(pairs) and config.carried:
+    if len(pairs) and config.more_columns:
         parses = parses_by_id(corpus, config.parser, ids, [config.first, config.second])
-        pairs[list(config.carried)] = parses.to_numpy()
+        pairs[list(config.more_columns)] = parses.to_numpy()
     if len(pairs): return pairs
     raise ValueError(f'corpus {corpus.name!r} has no pair with {config.first} and {config.second}; expected a corpus '
                      'that paranmt translate run wrote, or ready pairs')
@@ -132,7 +132,7 @@ def ship_generator(
     if run.config['architecture'] == 'transformer': return ship(run, out, command, beam_size=beam_size)
     if not run.finished: raise ValueError(f'run {run.name} is not finished; train it to its end first')
     with whole_folder(out, lambda there: (there / 'generator.json').is_file()) as part:
-        shutil.copytree(run.folder / LstmLearner.kept, part, dirs_exist_ok=True)
+        shutil.copytree(run.folder / LstmLearner.folder_name, part, dirs_exist_ok=True)
     pairs = pd.read_parquet(run.folder / 'held-out.parquet')
     bleu = bleu_by_domain(open_generator(f'generator:{out}', s), pairs, beam_size)
     card = generator_card(run, bleu, command, beam_size)

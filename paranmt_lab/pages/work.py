@@ -11,14 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from paranmt_lab.jobs.progress import (
-    UNFINISHED,
-    ask_to_stop,
-    describe_progress,
-    duration,
-    read_progress,
-    resume_command,
-)
+from ..jobs.progress import RESUMABLE, ask_to_stop, describe_progress, duration, read_progress, resume_command
 from .parts import escaped, page_part
 
 # %% ../../nbs/62_pages.work.ipynb #1832821a
@@ -93,7 +86,7 @@ def show_unfinished(
     "Jobs that can be resumed, each with its command."
     for folder in folders:
         p = read_progress(folder) or {}
-        if p.get('status') not in (*UNFINISHED, 'unreadable'): continue
+        if p.get('status') not in (*RESUMABLE, 'unreadable'): continue
         text = f'**{escaped(folder.relative_to(root))}**: {escaped(describe_progress(p))}'
         if p['status'] == 'silent': text += ', no word for more than a minute'
         elif 'error' in p: text += f". {escaped(p['error'])}"

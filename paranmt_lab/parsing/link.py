@@ -18,7 +18,7 @@ from .trees import Tree, read_tree
 from ..settings import Settings
 
 # %% ../../nbs/16_parsing.link.ipynb #2d64b0c9
-_UNLINKED = re.compile(r'\{.+\}')             # a word in braces; a brace alone is a bracket of the sentence
+_BRACES = re.compile(r'\{.+\}')             # a word in braces; a brace alone is a bracket of the sentence
 _GUESS = re.compile(r'\{[?!~]\}|\{[^{}]*\}$') # a mark behind a word that the dictionary lacks
 _SPEECH = re.compile(r'(.)\.([a-z]|cp|ee|eq|id|ij|misc|ord|ti|tz)(-[a-z-]+)?$')
 
@@ -26,7 +26,7 @@ def link_word(
     text:str,    # As `link-parser` writes it
 ) -> Tree|None:  # Part of speech and word; None for a word without a link
     "A word of a tree of Link Grammar."
-    if _UNLINKED.fullmatch(text): return None
+    if _BRACES.fullmatch(text): return None
     text = re.sub(r'\.#[^.]*', '', _GUESS.sub('', text)) # `there.#their`: read as another word
     if match := _SPEECH.search(text): return Tree(match[2], (text[:match.start(2) - 1],))
     return Tree(text if re.fullmatch(r'\W', text) else 'w', (text,))

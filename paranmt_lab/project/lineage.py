@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..corpus import Corpus, list_corpora
-from ..jobs.progress import PLACES, UNFINISHED, describe_progress, read_progress, resume_command
+from ..jobs.progress import PLACES, RESUMABLE, describe_progress, read_progress, resume_command
 from ..jobs.run import Run, list_runs
 from ..selection import list_selections, read_selection
 from ..settings import Settings, read_json
@@ -187,7 +187,7 @@ def next_steps(
     for pattern in PLACES.values():
         for path in sorted(s.workspace.glob(pattern)):
             p = read_progress(path.parent) or {}
-            if p.get('status') in UNFINISHED and (command := resume_command(path.parent)):
+            if p.get('status') in RESUMABLE and (command := resume_command(path.parent)):
                 steps.append(Step(f'{path.parent.name}: {describe_progress(p)}.', command))
     for name in list_corpora(s):
         try: steps.append(_next_of_corpus(graph, Corpus.open(name, s)))

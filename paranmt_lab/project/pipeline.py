@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..jobs.progress import PLACES, UNFINISHED, read_progress, resume_command
+from ..jobs.progress import PLACES, RESUMABLE, read_progress, resume_command
 from ..jobs.provenance import fingerprint
 from ..settings import Settings, read_json, safe_name, write_json
 
@@ -60,7 +60,7 @@ def _stopped(s, words):
     "Whether a job of this command says that it is not finished."
     command = f'paranmt {shlex.join(words)}'
     folders = [path.parent for pattern in PLACES.values() for path in s.workspace.glob(pattern)]
-    return any((read_progress(folder) or {}).get('status') in UNFINISHED and resume_command(folder) == command
+    return any((read_progress(folder) or {}).get('status') in RESUMABLE and resume_command(folder) == command
                for folder in folders)
 
 def run_pipeline(

@@ -23,7 +23,7 @@ from paranmt_lab.selection.conditions import (
     ratio_condition,
 )
 from paranmt_lab.selection.narrowing import (
-    REPEATED,
+    DUPLICATE_KEYS,
     Narrowing,
     check_domains,
     check_one,
@@ -76,8 +76,8 @@ def _check_numbers(choice):
     if choice.max_length and choice.min_length > choice.max_length:
         raise ValueError(f'min_length = {choice.min_length} is more than max_length = {choice.max_length}')
     if not 0 <= choice.min_ratio <= 1: raise ValueError(f'min_ratio = {choice.min_ratio}, expected 0 to 1')
-    if unknown := [of for of in choice.deduplicate if of not in REPEATED]:
-        raise ValueError(f"deduplicate = {unknown[0]!r}, expected {', '.join(REPEATED)}")
+    if unknown := [of for of in choice.deduplicate if of not in DUPLICATE_KEYS]:
+        raise ValueError(f"deduplicate = {unknown[0]!r}, expected {', '.join(DUPLICATE_KEYS)}")
 
 # %% ../../nbs/33_selection.choice.ipynb #284a74e5
 def paper_selection(

@@ -10,7 +10,7 @@ __all__ = ['SIDE_COLUMNS', 'PRESETS', 'DataConfig', 'RunConfig', 'EncoderConfig'
 import re
 from dataclasses import dataclass
 
-from ..encoders.names import CELLS, EMBEDDINGS, JOINS, POOLINGS, PUBLISHED, WEIGHTS, Recurrent
+from ..encoders.names import AS_PUBLISHED, CELLS, EMBEDDINGS, JOINS, POOLINGS, WEIGHTS, Recurrent
 from ..fields import build, check_fields, choice, number, part
 
 # %% ../../nbs/50_training.config.ipynb #9f77f01f
@@ -194,7 +194,7 @@ def train_config(
 
 # %% ../../nbs/50_training.config.ipynb #3cc889c9
 PRESETS = { # Name to fields and their values
-    'reference': PUBLISHED | dict(concatenation='plain', split='space', unknown='reference', closing_space=False,
+    'reference': AS_PUBLISHED | dict(concatenation='plain', split='space', unknown='reference', closing_space=False,
                                   exclude='pair', epsilon='lasagne'),
     'opusparcus': dict(loss='contrastive', sampling='RAND', negatives='opposite', sides=1, megabatch=1, batch_size=128,
                        cell='gru', quirks=True, first_embeddings='uniform'),

@@ -59,7 +59,7 @@ class NmtConfig:
     first: str = 'source'                          # Column that is read: `source`, or one of English sentences
     second: str = 'reference'                      # Column that is written, of English sentences
 
-    carried = ()                                   # Further columns of the pairs that the training reads
+    more_columns = ()                              # Further columns of the pairs that the training reads
 
     def __post_init__(self): _check(self)
 

@@ -217,7 +217,7 @@ def named_sides(
     if sides == ['source', 'reference']: return pairs
     if missing := set(sides) - set(pairs):
         raise ValueError(f'no column {sorted(missing)[0]!r}: the pairs have {sorted(pairs)}')
-    columns = ['corpus', *config.carried]
+    columns = ['corpus', *config.more_columns]
     return pairs[[*sides, *columns]].set_axis(['source', 'reference', *columns], axis=1)
 
 def divide(

@@ -24,7 +24,7 @@ from .job import Job, claim, remove_unfinished
 from .parts import HYPOTHESES, part_path, read_part, translate_parts
 from .protocol import Decoding, Translator, refuse_lacking
 from paranmt_lab.translate.sources import (
-    CARRIED,
+    BITEXT_COLUMNS,
     compare_languages,
     count_sources,
     need_sources,
@@ -55,7 +55,8 @@ def pairs_of_shard(
     system:str,    # What to write as `system`
 ) -> pa.Table:     # Rows of the shard of pairs
     "Join one shard of the bitext with the hypotheses of its sources."
-    rows = pa.Table.from_batches(bitext.batches(CARRIED, shard), pa.schema([PAIRS.field(c) for c in CARRIED]))
+    schema = pa.schema([PAIRS.field(c) for c in BITEXT_COLUMNS])
+    rows = pa.Table.from_batches(bitext.batches(BITEXT_COLUMNS, shard), schema)
     query = f'SELECT source_id FROM rows JOIN sources ON rows.{job.side} = sources.source ORDER BY pair_id'
     with open_sources(cache) as con: ids = con.execute(query).fetchnumpy()['source_id']
     hypotheses, owner = _hypotheses_of(ids, cache, job.part_size)

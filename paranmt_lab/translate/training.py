@@ -115,7 +115,7 @@ class Seq2SeqLearner(Learner):
         self.adam = torch.optim.AdamW(self.weights.values(), lr=config.learning_rate, betas=(.9, .98), weight_decay=.01,
                                       fused=True)
 
-    kept = 'transformers' # Folder of the finished model in the run
+    folder_name = 'transformers' # Folder of the finished model in the run
     prepare = staticmethod(prepare)    # Turns divided pairs into arrays
     read = staticmethod(read_prepared) # Reads these arrays
 
@@ -373,7 +373,7 @@ def train_nmt(
         if run.finished: return run
         data = kind.read(run, config)
         learner = kind(config, data.facts['pieces'], data, processes)
-        plan = Plan(config.steps, steps=config.steps, model=kind.kept, patience=config.patience,
+        plan = Plan(config.steps, steps=config.steps, model=kind.folder_name, patience=config.patience,
                     evaluate_every=config.evaluate_every, checkpoint_every=config.checkpoint_every)
         fit(learner, run, plan, processes, show)
     return run
