@@ -83,6 +83,7 @@ def test_misspellings_are_seen_in_prose_and_docstrings_alone(tmp_path, monkeypat
 
 def test_participles_are_seen_as_names_of_values_alone(tmp_path):
     module = tmp_path / 'module.py'
-    module.write_text('def f(told, is_told, packed):\n    found = [told for _kept in packed]\n    held_out = found.seen\n'
+    module.write_text('def f(told, is_told, packed):\n    found = [told for _kept in packed]\n'
+                      '    held_out = found.seen\n'
                       'class C:\n    done: int\n    def __init__(self, made): self.taken = made\n')
     assert sorted(wording.names_in(module)) == [(1, 'told'), (2, '_kept'), (2, 'found')]
