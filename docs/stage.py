@@ -21,7 +21,7 @@ PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'da
          'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
 GUIDE = ['docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation', 'docs/python',
-         'docs/settings', 'docs/notebooks', 'nbs/GLOSSARY']
+         'docs/settings', 'docs/team', 'docs/notebooks', 'nbs/GLOSSARY']
 CONTRIBUTE = ['CONTRIBUTING', 'docs/how-to-add', 'docs/architecture', 'docs/style', 'docs/decisions', 'CHANGELOG']
 
 

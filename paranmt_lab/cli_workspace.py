@@ -83,7 +83,7 @@ def _app_command(s, port, share):
 def app_(
     *,
     port:int=0, # Port, 1 to 65535; 0: the port in settings.ini
-    share:bool=False, # Listen on all interfaces, for other machines; see docs/annotation.md, "Sharing with a team"
+    share:bool=False, # Listen on all interfaces, for other machines; see docs/team.md
 ):
     "Start the app in the browser; Ctrl-C ends it."
     s = settings()
@@ -91,7 +91,7 @@ def app_(
         raise typer.BadParameter(f'{port} is no port; a port is a number from 1 to 65535', param_hint='--port')
     if share and not _has_login(s):
         show_note('Everybody who reaches this machine can now use the app as a researcher: there is no login. '
-                  'docs/annotation.md, "Sharing with a team", shows how to add one.', 'yellow')
+                  'docs/team.md shows how to add one.', 'yellow')
     os.chdir(s.root) # Streamlit reads .streamlit/ of the folder that it starts in
     os.execv(sys.executable, _app_command(s, port, share))
 
