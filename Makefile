@@ -13,12 +13,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
 
+# A checksum of what pip installs: nbdev_export writes pyproject.toml anew each time, and pip is needed only if this differs.
+REQUIREMENTS = $(PYTHON) -c "import hashlib, tomllib; text = open('pyproject.toml', encoding='utf-8').read(); \
+  table = tomllib.loads(text); needs = table['build-system'], table['project'], open('constraints.txt').read(); \
+  print(hashlib.sha256(repr(needs).encode()).hexdigest())"
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ParaNMT Lab needs Python 3.11 or later; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@if [ -L .venv ]; then echo "The linked .venv is left as it is: make setup in $$(realpath .venv/..) installs what is missing"; \
+	elif [ "$$($(REQUIREMENTS))" = "$$(cat $@ 2>/dev/null)" ]; then touch $@; \
 	else set -x; test -x $(BIN)/python || $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' && touch $@; fi
+	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' && $(REQUIREMENTS) > $@; fi
 
 setup: $(READY) ## Create .venv and install everything
 
@@ -50,7 +56,7 @@ docs: $(SITE)/.ready ## The documentation site in build/site, with every noteboo
 check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
 	@$(BIN)/python tests/gate.py check
 
-quick: $(READY) ## The gate, then tests of what was changed; a minute at most
+quick: $(READY) ## The gate, then a minute of tests of what was changed
 	@$(BIN)/python tests/gate.py quick
 
 # A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database, the rule-based engine for those of translation, the parser for those of parsing. Without them those tests are skipped and say so.

@@ -67,6 +67,12 @@ def names_in(path):
         if is_participle(name) and not is_option: yield node.lineno, name
 
 
+def notebook_of(path):
+    "The notebook that exports a module."
+    match = re.search(r'File to edit: \S*(nbs/\S+\.ipynb)', path.read_text(encoding='utf-8'))
+    return match[1] if match else path.relative_to(ROOT)
+
+
 def pages():
     "Notebooks, pages and scripts that people read."
     notebooks = [path for path in sorted((ROOT / 'nbs').rglob('*.ipynb')) if '.ipynb_checkpoints' not in path.parts]
@@ -139,7 +145,7 @@ if __name__ == '__main__':
     for path, name, words in found:
         print(f'{path.relative_to(ROOT)}: {name}, write instead: {PATTERNS[name][1]}: ... {words} ...')
     modules = sorted((ROOT / 'paranmt_lab').rglob('*.py'))
-    names = [f'{path.relative_to(ROOT)}:{line}: {name} is a participle, write a noun for the value'
+    names = [f'{notebook_of(path)}: {name} is a participle, write a noun for the value (line {line} of the export)'
              for path in modules for line, name in names_in(path)]
     print(*names, sep='\n', end='\n' if names else '')
     spelling = misspellings(texts)
