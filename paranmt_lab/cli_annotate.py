@@ -82,7 +82,7 @@ def campaign_status(
 ) -> dict:            # people, done, left, out (on lease), seconds (pace), and the ordinal alpha of each scale as text
     "Progress of a campaign, and agreement of its raters."
     now, patterns = progress(log, name), label_patterns(log, name)
-    status = dict(people=len(rater_names(log, name)), done=now.done, left=now.left, out=now.out, seconds=now.pace)
+    status:dict = dict(people=len(rater_names(log, name)), done=now.done, left=now.left, out=now.out, seconds=now.pace)
     for scale in SCALES:
         alpha = agreement(patterns[patterns.scale == scale], ['alpha ordinal'])['alpha ordinal']
         status[f'alpha of {scale}'] = str(alpha)
@@ -266,16 +266,18 @@ def adjudicate_(
     fluency:int=0, # 1 to 3; 0: leave open
 ):
     "List the pairs on which raters disagree, or record decisions about them. No rating is changed."
-    log, remarks = _log(), dict(together=together.split(',') if together else (), comment=comment)
+    log = _log()
+    people = together.split(',') if together else []
     if item and not by: raise typer.BadParameter('a decision needs a name: --by NAME', param_hint='--item')
     if item:
-        event = adjudicate(log, campaign, by, item, strength or None, fluency or None, how, **remarks)
+        event = adjudicate(log, campaign, by, item, strength or None, fluency or None, how, together=people,
+                           comment=comment)
         return show_note(f'Decided, as event {event:,}.')
     table = disputes(log, campaign)
     if not len(table):
         reason = ': every dispute has a decision' if len(disputes(log, campaign, complete=True)) else ''
         return show_note(f'Nothing is in dispute{reason}.')
-    if by: _decide_each(log, campaign, by, table, how, remarks)
+    if by: _decide_each(log, campaign, by, table, how, dict(together=people, comment=comment))
     else: _show_disputes(table, campaign)
 
 # %% ../nbs/70_cli_annotate.ipynb #46b94dcf

@@ -29,8 +29,8 @@ def compare_(
     from paranmt_lab.evaluation.tasks import open_system
     s = settings()
     names = [name.strip() for name in tasks.split(',') if name.strip()] or YEARLY
-    similarities = [open_system(name, s).similarity for name in (first, second)]
-    table = compare_systems(*similarities, s.resources, names, metric)
+    one, other = (open_system(name, s).similarity for name in (first, second))
+    table = compare_systems(one, other, s.resources, names, metric)
     if not len(table): return show_note(f"None of the sets of {', '.join(names)} is below {s.resources}.")
     view = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
     view['p'] = [f'{p:.3f}' for p in view.p]

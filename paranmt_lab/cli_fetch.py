@@ -55,9 +55,10 @@ def fetch_(
     _show_sources(choose_sources(sets, only))
     if not yes: typer.confirm(f'Download them into {resources}?', abort=True)
     advance, close = _reporter()
-    for source, result in fetch(sets, resources, only, advance, renew):
+    for item in fetch(sets, resources, only, advance, renew):
         close()
-        if source:
-            sure = 'checksum as expected' if result['known'] else 'new checksum, recorded'
-            show_note(f"{source.file}: {result['size']:,} bytes, sha256 {result['sha256'][:16]}… ({sure})")
-        else: show_note(f'{result.relative_to(resources)} is ready.')
+        if item[0] is None: show_note(f'{item[1].relative_to(resources)} is ready.')
+        else:
+            source, facts = item
+            sure = 'checksum as expected' if facts['known'] else 'new checksum, recorded'
+            show_note(f"{source.file}: {facts['size']:,} bytes, sha256 {facts['sha256'][:16]}… ({sure})")

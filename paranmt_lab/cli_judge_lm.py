@@ -26,7 +26,7 @@ def judge_train_lm(
     "Train a language model on held-out references, and select the remaining pairs."
     from paranmt_lab.filters.lm_training import train_lm
     from paranmt_lab.filters.scoring import score
-    from paranmt_lab.selection import Selection, select
+    from paranmt_lab.selection import Range, Selection, select
     s = settings()
     data = open_corpus(corpus, s)
     facts = train_lm(data, safe_name(name, 'model'), s, sentences, order, seed, where, force)
@@ -42,6 +42,6 @@ def judge_train_lm(
     if not data.count(where='translation IS NOT NULL'):
         return show_note(f'{count:,} of {data.rows:,} pairs are held out. None has a translation yet: once they have, '
                          f'`paranmt score PAIRS lm_seen --model lm:{name}` marks them.')
-    choice = Selection(f'without-{name}', ranges=((measure, 0., 0., True),), reason=f'held out to train lm:{name}')
+    choice = Selection(f'without-{name}', ranges=(Range(measure, 0., 0., True),), reason=f'held out to train lm:{name}')
     left = select(data, choice, force)['pairs']
     show_note(f'{count:,} of {data.rows:,} pairs are held out; the selection without-{name} keeps {left:,} others.')

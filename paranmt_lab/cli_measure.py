@@ -257,9 +257,9 @@ def card_of(
     corpus_name = run.config.get('corpus') if run else None
     corpus = open_corpus(corpus_name, s) if corpus_name in list_corpora(s) else None
     results, own_card = run.folder / 'results.parquet' if run else None, folder / 'README.md'
-    figures = dict(figures=card_figures(read_results(results))) if results and results.exists() else {}
+    if results and results.exists(): form['figures'] = card_figures(read_results(results))
     notes = own_card.read_text(encoding='utf-8') if own_card.exists() else ''
-    return model_card(encoder, run, corpus, _selection_of(run, corpus), name=name, notes=notes, **figures, **form)
+    return model_card(encoder, run, corpus, _selection_of(run, corpus), name=name, notes=notes, **form)
 
 # %% ../nbs/70_cli_measure.ipynb #642f42fb
 @command(measure_app, 'export', example='paranmt export word word-for-others --dtype float16')

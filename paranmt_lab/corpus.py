@@ -15,7 +15,7 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -106,7 +106,8 @@ class Corpus:
             raise FileNotFoundError(f'{self.folder} is no corpus: '
                                     'it has no folder `pairs`. Corpus.open finds a corpus of '
                                     'the workspace by its name, Corpus.create makes one')
-        self._seen, self._con, self._con_state = None, None, None
+        self._seen:dict|None = None # facts of files by their paths, once they are read
+        self._con, self._con_state = None, None
 
     def __repr__(self): return f'Corpus({self.name!r}: {self.rows:,} pairs in {len(self.shards)} shards)'
     def __reduce__(self): return Corpus, (self.folder,)
@@ -120,7 +121,7 @@ def create(cls:Corpus,
     "Make the folder of a corpus, or open the one that is there: a written shard cannot be overwritten anyway."
     folder = inside((s or settings()).corpora, safe_name(name, 'corpus'))
     (folder / 'pairs').mkdir(parents=True, exist_ok=True)
-    return cls(folder)
+    return cls(folder)  # type: ignore[operator]  # a class; @patch reads which one from the annotation
 
 # %% ../nbs/02_corpus.ipynb #5da1ec55
 def list_corpora(
@@ -138,7 +139,7 @@ def open(cls:Corpus,
     "Open a corpus that exists; the error names those that do."
     s = s or settings()
     folder = inside(s.corpora, safe_name(name, 'corpus'))
-    if (folder / 'pairs').is_dir(): return cls(folder)
+    if (folder / 'pairs').is_dir(): return cls(folder)  # type: ignore[operator]  # a class, as in `create`
     raise FileNotFoundError(f"no corpus {name!r} in {s.corpora}; there are: {', '.join(list_corpora(s)) or 'none'}")
 
 # %% ../nbs/02_corpus.ipynb #b20b5f7b
@@ -250,7 +251,7 @@ def _remembered(self:Corpus):
 @patch
 def _remember(self:Corpus):
     "Keep what is known for the next process; where that cannot be written, do without."
-    self._seen = {k: v for k, v in self._seen.items() if (self.folder / k).exists()}
+    self._seen = {k: v for k, v in self._remembered().items() if (self.folder / k).exists()}
     try: write_json(self.folder / 'cache/files.json', dict(version=_FACTS, files=self._seen))
     except OSError: pass
 
@@ -566,16 +567,16 @@ def _pandas(table):
 # %% ../nbs/02_corpus.ipynb #03371248
 @patch
 def pairs_by_id(self:Corpus,
-    ids:Iterable[int],           # Ids of pairs, in any order
+    ids:Sequence[int],           # Ids of pairs, in any order
     columns:list[str]|None=None, # Pair columns and measures; None gives all
 ) -> pd.DataFrame:               # One row for each id, in the same order
     "Fetch single pairs."
-    ids, columns = np.asarray(ids, np.int64), self.known(columns)
-    if not len(ids):
+    numbers, columns = np.asarray(ids, np.int64), self.known(columns)
+    if not len(numbers):
         kinds = {c: PAIRS.field(c).type if c in PAIRS.names else pa.float32() for c in columns}
         return _pandas(pa.table({c: pa.nulls(0, kind) for c, kind in kinds.items()}))
-    order = np.argsort(ids, kind='stable')
-    shards, rows = np.divmod(ids[order], SHARD)
+    order = np.argsort(numbers, kind='stable')
+    shards, rows = np.divmod(numbers[order], SHARD)
     cuts = np.flatnonzero(np.diff(shards)) + 1
     parts = [self._rows_of(int(sh[0]), r, columns) for sh, r in zip(np.split(shards, cuts), np.split(rows, cuts))]
     return _pandas(pa.concat_tables(parts).select(columns).take(pa.array(np.argsort(order))))
@@ -934,7 +935,7 @@ def ordered(self:Corpus,
     highest:bool=False,          # The highest first; else the lowest. Equal ones are in the order of their ids
     columns:list[str]|None=None, # Pair columns and measures; None gives all
     where:str|None=None,         # Further SQL condition
-    params:list|dict=None,       # Its values
+    params:list|dict|None=None,  # Its values
 ) -> pd.DataFrame:               # At most n pairs
     "The pairs in (low, high] by their values."
     con, tail = self.connect(), self._condition(measure, low, high, where or 'true')
@@ -986,7 +987,8 @@ def unfinished(
 @patch
 def _recorded(self:Corpus, manifests):
     "Shard number to checksum, as the stage that made the pairs recorded it, or else the scorings; empty if none did."
-    stage, facts = next(((stage, manifests[stage]) for stage in MAKERS if manifests.get(stage)), ('', {}))
+    stage = next((stage for stage in MAKERS if manifests.get(stage)), '')
+    facts = manifests.get(stage, {})
     if stage and unfinished(stage, facts): return {}
     inputs = [m['inputs'] for name, m in manifests.items()
               if name.startswith('score-') and isinstance(m.get('inputs'), dict)]
@@ -1064,7 +1066,8 @@ def _unread(self:Corpus, path):
 @patch
 def check(self:Corpus) -> pd.DataFrame: # file, problem; empty when all is well
     "Read every file again and name what does not fit."
-    self._seen, here = {}, f'{self.folder}/'
+    self._seen = {}
+    here = f'{self.folder}/'
     rows = [(str(p).removeprefix(here), why.replace(here, '')) for path in self.shards
             for p, why in self._unread(path)]
     return pd.DataFrame(rows, columns=['file', 'problem'])

@@ -10,11 +10,11 @@ __all__ = ['POINTS', 'ODD', 'SPACE', 'OTHER', 'MARK', 'WORD', 'Text', 'text_loop
 # %% ../nbs/04_lookup.ipynb #e0a3ee75
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,7 @@ def folding(
     return np.where(lower == ord('’'), np.uint32(ord("'")), lower)
 
 # %% ../nbs/04_lookup.ipynb #9436e2b6
-Text = Sequence[str]|pa.Array|pa.ChunkedArray
+Text: TypeAlias = Sequence[str]|pa.Array|pa.ChunkedArray
 
 def _column(strings):
     "Arrow's column of a list of strings, whatever is in them."
@@ -88,9 +88,9 @@ def texts(
     "Sentences in a form that can be sliced, each of them checked to be text."
     if isinstance(sentences, str): raise TypeError('expected a list of sentences, found one string; put it in a list')
     if isinstance(sentences, pa.ChunkedArray): sentences = sentences.combine_chunks()
-    is_text = isinstance(sentences, pa.Array) and sentences.type in (pa.string(), pa.large_string())
-    if is_text and not sentences.null_count: return sentences
-    if isinstance(sentences, pa.Array): sentences = sentences.to_pylist()
+    if isinstance(sentences, pa.Array):
+        if sentences.type in (pa.string(), pa.large_string()) and not sentences.null_count: return sentences
+        sentences = sentences.to_pylist()
     if not isinstance(sentences, (list, tuple)): sentences = list(sentences)
     if set(map(type, sentences)) - {str}:
         bad = next(((i, s) for i, s in enumerate(sentences) if not isinstance(s, str)), None)
@@ -390,7 +390,7 @@ def table_of(
         table = TypeTable()
         table.insert(_as_tokens(vocabulary.tokens))
         vocabulary._table = table
-    return vocabulary._table
+    return cast(TypeTable, vocabulary._table)
 
 # %% ../nbs/04_lookup.ipynb #7bc77e49
 @cache
@@ -460,7 +460,7 @@ def in_threads(
     work:Callable[[Any], Any],  # What to do with an item
     items:Iterable[Any],        # Items
     threads:int=1,              # How many at a time; 1 starts no thread
-) -> Iterator[Any]:             # Results in the order of the items
+) -> Generator[Any, None, None]: # Results in the order of the items
     "Work on items in turn, or on several at once."
     if threads < 1: raise ValueError(f'threads = {threads}, expected at least 1')
     if threads == 1: yield from map(work, items); return

@@ -10,6 +10,7 @@ __all__ = ['READ', 'PATIENCE', 'KINDS', 'find_model', 'is_hub', 'hub_folder', 'h
 # %% ../nbs/01_models.ipynb #90c2b7de
 import os
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -119,14 +120,14 @@ class Kind:
     extra: str = ''             # Extra of this package that it needs
 
 # %% ../nbs/01_models.ipynb #d9db3f8e
-_ENCODER = dict(gives=('Encoder', 'SentenceEncoder'), opener='encoders.sentence_encoder:open_encoder',
-                identity='encoders.sentence_encoder:encoder_identity', serves='encoder')
-_ENGINE = dict(extra='translate')
+_encoder = partial(Kind, ('Encoder', 'SentenceEncoder'), 'encoders.sentence_encoder:open_encoder',
+                   'encoders.sentence_encoder:encoder_identity', serves='encoder')
+_engine = partial(Kind, extra='translate')
 
 KINDS = {
-    'encoder': Kind(**_ENCODER, example='paraphrase-scorer'),
-    'run': Kind(**_ENCODER, example='run:word', marks=('encoder.json',)),
-    'model': Kind(**_ENCODER, example='model:paraphrase-scorer', marks=('encoder.json',)),
+    'encoder': _encoder(example='paraphrase-scorer'),
+    'run': _encoder(example='run:word', marks=('encoder.json',)),
+    'model': _encoder(example='model:paraphrase-scorer', marks=('encoder.json',)),
     'st': Kind(('Encoder',), 'encoders.published:open_published', 'encoders.published:published_identity',
                serves='encoder', example='st:all-MiniLM-L6-v2', marks=('modules.json',), extra='peers'),
     'static': Kind(('Encoder',), 'encoders.static:open_static', 'encoders.static:static_identity', serves='encoder',
@@ -139,12 +140,12 @@ KINDS = {
                     example='vectors:train/vectors/glove-6b-100d-60k.txt.gz'),
     'python': Kind(('Encoder',), 'encoders.functions:open_function', serves='encoder',
                    example='python:MODULE:FUNCTION'),
-    'ct2': Kind(('Translator', 'CTranslate2Engine'), 'translate.engines:open_ct2', example='ct2:marian-cs-en-tiny',
-                marks=('model.bin', 'source.spm'), **_ENGINE),
-    'hf': Kind(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en', **_ENGINE),
-    'apertium': Kind(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng', **_ENGINE),
-    'generator': Kind(('Translator', 'GeneratorEngine'), 'generation.engine:open_generator',
-                      example='generator:canonicaliser', marks=('generator.json',), **_ENGINE),
+    'ct2': _engine(('Translator', 'CTranslate2Engine'), 'translate.engines:open_ct2', example='ct2:marian-cs-en-tiny',
+                   marks=('model.bin', 'source.spm')),
+    'hf': _engine(('Translator',), 'translate.engines:open_hf', example='hf:Helsinki-NLP/opus-mt-cs-en'),
+    'apertium': _engine(('Translator',), 'translate.engines:open_apertium', example='apertium:spa-eng'),
+    'generator': _engine(('Translator', 'GeneratorEngine'), 'generation.engine:open_generator',
+                         example='generator:canonicaliser', marks=('generator.json',)),
     'link': Kind(('Parser', 'LinkParser'), 'parsing.link:open_link', serves='parser', example='link:en'),
     'stanza': Kind(('Parser', 'StanzaParser'), 'parsing.stanza:open_stanza', serves='parser', example='stanza:en',
                    extra='parsing'),

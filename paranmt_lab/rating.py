@@ -30,14 +30,15 @@ def differences(
     "Two texts, divided into common pieces and others."
     texts = reference, translation
     words = [re.findall(r'\w+|\s+|[^\w\s]', text) for text in texts]
-    if max(map(len, words)) > 2 * LONG: return tuple([(text, False)] for text in texts)
+    if max(map(len, words)) > 2 * LONG: return [(reference, False)], [(translation, False)]
     keys = [[word.casefold() for word in own] for own in words]
     common = [set(), set()]
-    for a, b, n in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+    for a, b, n in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))
-    return tuple(_joined([(word, i not in same and not word.isspace()) for i, word in enumerate(own)])
-                 for own, same in zip(words, common))
+    first, second = (_joined([(word, i not in same and not word.isspace()) for i, word in enumerate(own)])
+                     for own, same in zip(words, common))
+    return first, second
 
 # %% ../nbs/61_rating.ipynb #e9836518
 def _joined(pieces):

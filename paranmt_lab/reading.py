@@ -47,15 +47,15 @@ def aligned(
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]: # Of each text (piece, '' or `moved` or `only`)
     "Two texts in pieces: common ones, moved ones, and those of one side alone."
     sides = [_words(text) for text in (reference, translation)]
-    if max(map(len, sides)) > 2 * LONG: return tuple([(text, '')] for text in (reference, translation))
+    if max(map(len, sides)) > 2 * LONG: return [(reference, '')], [(translation, '')]
     keys = [[word.casefold() for word in words] for words in sides]
     common = [set(), set()]
-    for a, b, n in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+    for a, b, n in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))
     rest = [[w for i, w in enumerate(own) if i not in same and not w.isspace()] for own, same in zip(keys, common)]
     kinds = [_kinds(keys[side], common[side], rest[1 - side]) for side in (0, 1)]
-    return tuple(_joined(words, own) for words, own in zip(sides, kinds))
+    return _joined(sides[0], kinds[0]), _joined(sides[1], kinds[1])
 
 # %% ../nbs/62_reading.ipynb #711cc20e
 def figure(

@@ -21,7 +21,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 # %% ../nbs/00_settings.ipynb #a0a91217
 class SettingsError(ValueError):
@@ -74,8 +74,8 @@ def _ini_text(path):
 
 # %% ../nbs/00_settings.ipynb #a97259bb
 def _raw_settings(
-    path:Path|None,         # `settings.ini`, or None for the defaults alone
-    environ:dict[str, str], # Environment variables
+    path:Path|None,            # `settings.ini`, or None for the defaults alone
+    environ:Mapping[str, str], # Environment variables
 ) -> dict[str, tuple[str, str]]: # Key to (value, where it was said)
     "Collect each setting as text together with the place it comes from, for the error messages."
     entries = {k: (v, 'default') for k, v in DEFAULTS.items()}
@@ -114,9 +114,9 @@ def _folder(key, entries, root, default):
 
 # %% ../nbs/00_settings.ipynb #f8ba5f1b
 def load_settings(
-    path:Path|None=None,              # `settings.ini`; None takes the defaults
-    environ:dict[str, str]|None=None, # Environment; None takes `os.environ`
-) -> Settings:                        # Checked settings with absolute paths
+    path:Path|None=None,                 # `settings.ini`; None takes the defaults
+    environ:Mapping[str, str]|None=None, # Environment; None takes `os.environ`
+) -> Settings:                           # Checked settings with absolute paths
     "Read, override, check. Raises `SettingsError` that names the key and the place."
     if path and not Path(path).is_file(): raise SettingsError(f'{path}: no such settings file')
     path = Path(path).resolve() if path else None

@@ -176,7 +176,7 @@ def load(cls:Subwords,
     path:Path,    # File that `save`, or SentencePiece, wrote
 ) -> Subwords:    # The same pieces
     "Read a model, or say what is wrong with the file."
-    try: return cls(Path(path).read_bytes())
+    try: return Subwords(Path(path).read_bytes())
     except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
 
 # %% ../nbs/02_subwords.ipynb #6feb91bd
@@ -191,4 +191,4 @@ def read_vocabulary(
     path:Path,      # File of either kind
 ) -> Vocabulary:    # What was saved there
     "Read a vocabulary of tokens or of pieces."
-    return (Subwords if Path(path).suffix == '.model' else Vocabulary).load(path)
+    return Subwords.load(path) if Path(path).suffix == '.model' else Vocabulary.load(path)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .fields import flat_fields
+from .fields import flat_fields, part_kind
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def described_fields(
     "Comments of a dataclass's fields, those of its parts too."
     kinds = [kind for kind in reversed(config.__mro__) if is_dataclass(kind)] # comments of inherited fields are there
     own = [{name: text for name, text in docments(kind, returns=False).items() if text} for kind in kinds]
-    inner = [described_fields(f.type) for f in fields(config) if 'part' in f.metadata]
+    inner = [described_fields(part_kind(f)) for f in fields(config) if 'part' in f.metadata]
     return {name: text for texts in (*own, *inner) for name, text in texts.items() if text}
 
 # %% ../nbs/70_terminal.ipynb #5da75510

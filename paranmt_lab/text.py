@@ -102,8 +102,10 @@ def char_ngrams(
 
 # %% ../nbs/01_text.ipynb #1235332c
 GRAMS = {'trigram': 3, 'fourgram': 4, 'fivegram': 5}  # features that are character n-grams, and their n
-FEATURES: dict[str, Callable[[str], list[str]]] = ({'word': tokenize}
-                                                   | {name: partial(char_ngrams, n=n) for name, n in GRAMS.items()})
+FEATURES: dict[str, Callable[[str], list[str]]] = {
+    'word': tokenize,
+    **{name: partial(char_ngrams, n=n) for name, n in GRAMS.items()},
+}
 
 # %% ../nbs/01_text.ipynb #69254f5d
 SPLITS = 'words', 'space'  # how a sentence is cut into words: by `tokenize`, or at white space
@@ -143,7 +145,7 @@ class Vocabulary:
         self.counts = np.zeros(len(self.tokens), np.int64) if counts is None else np.asarray(counts, np.int64)
         self.index = {t: i for i, t in enumerate(self.tokens)}
         self.unknown = len(self.tokens)
-        self._table = None  # the table of the compiled look-up is made when it is needed
+        self._table:object = None  # the table of the compiled look-up is made when it is needed
         if len(self.index) < self.unknown:
             raise VocabularyError(f'{self.unknown - len(self.index)} tokens are repeated')
         if self.counts.shape != (self.unknown,):
@@ -197,7 +199,7 @@ def build(cls:Vocabulary,
     for tokens in sentences: counter.update(tokens)
     rows = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
     rows = sorted(rows, key=lambda p: (-p[1], p[0]))[:max_size]
-    return cls([t for t, _ in rows], [n for _, n in rows], policy, split)
+    return Vocabulary([t for t, _ in rows], [n for _, n in rows], policy, split)
 
 # %% ../nbs/01_text.ipynb #d851ebfd
 @patch
@@ -222,7 +224,7 @@ def load(cls:Vocabulary,
         raise VocabularyError(f'{path}: expected a vocabulary (columns token, count; '
                               f'a policy), found columns {table.column_names}')
     tokens, counts = table['token'].to_pylist(), table['count'].to_numpy()
-    try: return cls(tokens, counts, facts[b'policy'].decode(), facts.get(b'split', b'words').decode())
+    try: return Vocabulary(tokens, counts, facts[b'policy'].decode(), facts.get(b'split', b'words').decode())
     except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
 
 # %% ../nbs/01_text.ipynb #c26ec919
@@ -254,9 +256,9 @@ def gather(
     rows:Sequence[int],  # [m] which of them, in which order
 ) -> Packed:             # Those m sentences
     "Take sentences out of a packed batch."
-    rows = np.asarray(rows, np.int64)
-    if len(rows) and rows.min() < 0: raise IndexError(f'sentence {rows.min()} of {len(packed)}: numbers start at 0')
-    starts, lengths = packed.offsets[rows], packed.offsets[rows + 1] - packed.offsets[rows]
+    at = np.asarray(rows, np.int64)
+    if len(at) and at.min() < 0: raise IndexError(f'sentence {at.min()} of {len(packed)}: numbers start at 0')
+    starts, lengths = packed.offsets[at], packed.offsets[at + 1] - packed.offsets[at]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
     return Packed(packed.ids[where], offsets)

@@ -75,7 +75,7 @@ def check():
     if not run('wording and spelling', [sys.executable, 'tests/wording.py']):
         remedies.append('rewrite the places named above; docs/style.md has examples')
     if not run('types', [BIN / 'mypy']):
-        remedies.append('mend what mypy names; pyproject.toml lists the modules that it does not look at')
+        remedies.append('mend what mypy names')
     if not run('imports run downward', [BIN / 'lint-imports']):
         remedies.append('move what is imported to a lower floor, or the notebook that needs it to a higher one')
     return remedies

@@ -134,7 +134,7 @@ def strata(
     if c.quantiles: return _quantile_strata(corpus, c)
     if not c.measure: return [('all', 'true')]
     _check_ranges(c)
-    return [(f'({low}, {high}]', between(*corpus.known([c.measure]), low, high)) for low, high in c.ranges]
+    return [(f'({low}, {high}]', between(corpus.known([c.measure])[0], low, high)) for low, high in c.ranges]
 
 # %% ../../nbs/34_annotation.campaigns.ipynb #7c6c2d3c
 def _where(corpus, c, *more):

@@ -464,7 +464,7 @@ def _tsv(path, types, keep_default_na=False):
 # %% ../../nbs/34_annotation.exports.ipynb #ccc15071
 def read_parabank(
     folder:Path,                              # With `candidates.tsv` and `ref.tsv`
-    cuts:tuple[float, float]=(100/3, 200/3),  # Strength is 1 up to the first, 2 up to the second, 3 above
+    cuts:tuple[float, ...]=(100/3, 200/3),    # Strength is 1 up to the first, 2 up to the second, 3 above
 ) -> pd.DataFrame:                            # As of `read_answers`
     "Judgements of the ParaBank evaluation on our scales."
     rows = _tsv(Path(folder) / 'candidates.tsv', dict(candidate=str), keep_default_na=True)

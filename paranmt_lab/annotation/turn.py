@@ -8,7 +8,7 @@ __all__ = ['REASONS', 'STATE_AFTER', 'HOLDING', 'UNDOABLE', 'FACTS', 'Task', 'Em
 
 # %% ../../nbs/34_annotation.turn.ipynb #9e85a3df
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -207,8 +207,8 @@ _COUNT = """INSERT INTO counts (campaign, stratum, scale, pattern, n) VALUES (:c
     ON CONFLICT (campaign, stratum, scale, pattern) DO UPDATE SET n = counts.n + :n"""
 
 def label_pattern(
-    labels:list, # Labels of an item on one scale; None is no label
-) -> str:        # Such as `1,3,3`
+    labels:Iterable[int|None], # Labels of an item on one scale; None is no label
+) -> str:                      # Such as `1,3,3`
     "The labels of an item as text, in order."
     return ','.join(map(str, sorted(label for label in labels if label is not None)))
 

@@ -32,7 +32,9 @@ class Input:
     def __init__(self,
         path:str|Path, # File, gzip-packed or not
     ):
-        self.path, self._raw, self._done = Path(path), None, 0
+        self.path = Path(path)
+        self._raw:BinaryIO|None = None # the packed stream, while it is open
+        self._done = 0
         if not self.path.is_file(): raise FileNotFoundError(f'{path}: no such file')
         self.size = self.path.stat().st_size
 
@@ -54,10 +56,11 @@ def seek(self:Input,
 @contextmanager
 def open(self:Input) -> Iterator[BinaryIO]: # Stream of the unpacked bytes
     "Open for reading, unpacking gzip."
-    with self.path.open('rb') as self._raw:
-        packed = self._raw.read(2) == b'\x1f\x8b'
-        self._raw.seek(0)
-        try: yield gzip.open(self._raw) if packed else self._raw
+    with self.path.open('rb') as raw:
+        self._raw = raw
+        packed = raw.read(2) == b'\x1f\x8b'
+        raw.seek(0)
+        try: yield gzip.open(raw) if packed else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as e:
             raise BitextError(f'{self.path}: the gzip stream is damaged or cut off ({e}); '
                               'fetch the file again') from None
@@ -247,7 +250,7 @@ def checked(
         return Reject(str(file.path), line, why,
                       excerpt('\t'.join(str(v)[:200] for v in values.values() if v is not None)))
     get = values.get
-    return Record(get('source'), get('reference'), get('translation'),
+    return Record(get('source'), values['reference'], get('translation'),
                   get('system'), get('corpus') or options.corpus or domain(file.path),
                   get('segment'), get('source_lang') or (options.source_lang or None if get('source') else None), line,
                   numbers)

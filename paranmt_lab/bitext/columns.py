@@ -11,7 +11,7 @@ import csv
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import chain, zip_longest
 
@@ -94,7 +94,7 @@ def find_columns(
 # %% ../../nbs/20_bitext.columns.ipynb #fcca44fc
 def with_measures(
     take:dict[str, str|int], # Role to column
-    names:list[str],         # Column names
+    names:Sequence[str|int], # Column names
     options:Options,         # What the caller knows
 ) -> dict[str, str|int]:     # The same, and the columns of measures
     "Add the columns that numbers come along from."
@@ -142,6 +142,10 @@ def _names_a_pair(fields, options):
     except BitextError: return False
 
 # %% ../../nbs/20_bitext.columns.ipynb #57489376
+def _positions(roles, names):
+    "Role to position."
+    return {role: c if isinstance(c, int) else names.index(c) for role, c in roles.items()}
+
 def layout(
     rows:list[list[str]],      # The first rows of the file
     options:Options=Options(), # What the caller knows
@@ -150,10 +154,10 @@ def layout(
     first, usual = rows[0], Counter(map(len, rows)).most_common(1)[0][0]
     columns = [*(options.columns or {}).values(), *(options.measures or {}).values()]
     if options.columns and all(isinstance(c, int) for c in columns):
-        return False, with_measures(dict(options.columns), first, options), max(usual, 1 + max(columns))
+        take = _positions(with_measures(dict(options.columns), first, options), first)
+        return False, take, max(usual, 1 + max(take.values()))
     if options.columns or _names_a_pair(first, options):
-        roles = with_measures(find_columns(first, options), first, options)
-        take = {role: c if isinstance(c, int) else first.index(c) for role, c in roles.items()}
+        take = _positions(with_measures(find_columns(first, options), first, options), first)
         return True, take, max(len(first), 1 + max(take.values()))
     if usual == 2 and not options.measures and not _looks_like_names(first, rows[1:]):
         return False, dict(source=0, reference=1), 2
@@ -262,7 +266,8 @@ def read_jsonl(
     options:Options=Options(), # Columns, where their names are not known
 ) -> Iterator[tuple[int, dict]|Fault]:
     "Pairs of JSON lines."
-    take, measures = options.columns, with_measures({}, [*(options.measures or {}).values()], options)
+    take = options.columns or {}
+    measures = with_measures({}, [*(options.measures or {}).values()], options)
     with file.open() as stream:
         for item in lines(stream):
             if isinstance(item, Fault): yield item; continue

@@ -71,7 +71,8 @@ class Browsing(Corpus):
         folder:Path, # Folder of the corpus
     ):
         super().__init__(folder)
-        self._orders, self._blocks_of, self._looked, self._listed = {}, None, time.monotonic(), {}
+        self._orders, self._looked, self._listed = {}, time.monotonic(), {}
+        self._blocks_of:tuple[str, bool]|None = None # state of the pairs, and whether all have blocks
 
     def __reduce__(self): return Browsing, (self.folder,)
 

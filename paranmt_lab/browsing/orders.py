@@ -294,7 +294,7 @@ def _write_values(corpus, measure, path):
 def build_order(
     corpus:Corpus, # A corpus
     measure:str,   # Measure or numeric column, in full
-) -> Order:        # Its order
+) -> Order|None:   # Its order; None where the corpus changed meanwhile
     "Sort a measure and write its files, a block at a time."
     folder, state = order_folder(corpus, measure), measure_state(corpus, measure)
     (folder / 'facts.json').unlink(missing_ok=True)

@@ -163,7 +163,7 @@ def calibrate_corpus(
     "Fit a calibration to rated pairs of a corpus."
     columns = [corpus.full_name(name) for name in measures] or usable_measures(corpus)
     takes = {column: facts_of(corpus, column) for column in columns}
-    rows = with_measures(pairs, corpus, takes)
+    rows = with_measures(pairs, corpus, list(takes))
     if not measures: takes = {c: facts for c, facts in takes.items() if rows[c].notna().mean() > .5}
     if not takes:
         raise ValueError(f'{corpus.name} has no measure that a calibration may take: paranmt score {corpus.name}')

@@ -9,7 +9,7 @@ __all__ = ['FunctionEncoder', 'open_function']
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from inspect import getsourcefile
+from inspect import getfile
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,7 @@ def open_function(
     except (ImportError, AttributeError, ValueError) as e:
         raise ValueError(f'{name!r}: {e}; expected python:MODULE:FUNCTION, with the module where Python finds it, '
                          'for example by PYTHONPATH') from e
-    encoder, source = FunctionEncoder(encode, name), getsourcefile(sys.modules[module])
-    encoder.identity = dict(name=place.replace(':', '.'), checksum=checksum(Path(source)), kind='python')
+    encoder = FunctionEncoder(encode, name)
+    file = Path(getfile(sys.modules[module]))
+    encoder.identity = dict(name=place.replace(':', '.'), checksum=checksum(file), kind='python')
     return encoder

@@ -443,4 +443,5 @@ def forward(self:Gran,
 ) -> Tensor:      # [n, dim] one vector a sentence
     "Read each sentence and average its gated embeddings."
     packed = batch[self.feature]
-    return gated_mean(*self.parts(packed), packed.offsets.cpu().numpy())
+    x_ud, q_ud, r_td, place_t = self.parts(packed)
+    return gated_mean(x_ud, q_ud, r_td, place_t, packed.offsets.cpu().numpy())

@@ -8,7 +8,7 @@ __all__ = ['FAST', 'compiled', 'compiled_parallel', 'AHEAD', 'ask_for', 'forget_
 # %% ../../nbs/10_encoders.kernels.ipynb #a3a4b452
 import time
 from contextlib import suppress
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +67,7 @@ def forget_stale(
         for index in indexes:
             if index.stat().st_mtime < latest: index.unlink(missing_ok=True)
 
-forget_stale(Path(find_spec('paranmt_lab').origin).parent)
+forget_stale(Path(str(files('paranmt_lab'))))
 
 # %% ../../nbs/10_encoders.kernels.ipynb #0fba33c7
 def flat(

@@ -406,7 +406,7 @@ def save(
     write = lambda name, value: (folder / name).write_text(json.dumps(value, ensure_ascii=False) + '\n',
                                                            encoding='utf-8')
     for feature, v in self.vocabularies.items():
-        if feature in PIECE_FEATURES: (folder / f'vocabulary-{feature}.model').write_bytes(v.model)
+        if isinstance(v, Subwords): (folder / f'vocabulary-{feature}.model').write_bytes(v.model)
         else: write(f'vocabulary-{feature}.json', vocabulary_facts(v))
     save_file({name: t.detach().cpu().contiguous() for name, t in self.layer.state_dict().items()},
               folder / 'weights.safetensors')

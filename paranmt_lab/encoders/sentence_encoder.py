@@ -114,7 +114,7 @@ def encode(self:SentenceEncoder,
     shape = len(sentences), self.dim
     file = atomic(out) if out else nullcontext()
     follow = Progress(len(sentences), 'sentences') if progress else nullcontext()
-    with file as part, follow as bar:
+    with file as part, follow as bar:  # type: ignore[union-attr]  # @patch adds Progress.__enter__
         vectors_nd = np.lib.format.open_memmap(part, 'w+', dtype, shape) if out else np.empty(shape, dtype)
         encode_batch = lambda batch: self._encode(sentences, batch, vectors_nd)
         with closing(in_threads(encode_batch, _batches(sentences, batch_size), threads)) as counts:
@@ -227,8 +227,8 @@ def vector_coverage(
     missing:int=10,          # Frequent words without one to name
 ) -> dict:                   # Shares of types and of running words with a vector; the most frequent ones without
     "How much of a vocabulary some word vectors cover."
-    words = set(words)
-    has_vector = np.array([token in words for token in vocabulary.tokens], bool)
+    table = set(words)
+    has_vector = np.array([token in table for token in vocabulary.tokens], bool)
     without = np.flatnonzero(~has_vector)[:missing]
     running = vocabulary.counts.sum()
     return dict(types=float(has_vector.mean()) if len(has_vector) else 0.,
@@ -423,7 +423,9 @@ def load(cls:SentenceEncoder,
     config, layer = _read_config(Path(folder))
     weights, *vocabularies = _check_files(Path(folder), config, layer)
     _fill(layer, weights)
-    try: return cls(layer.to(device), {f: read_vocabulary(path) for f, path in zip(layer.features(), vocabularies)})
+    try:
+        by_feature = {f: read_vocabulary(path) for f, path in zip(layer.features(), vocabularies)}
+        return SentenceEncoder(layer.to(device), by_feature)
     except ValueError as e: raise EncoderError(f'{folder}: {e}') from None
 
 # %% ../../nbs/11_encoders.sentence_encoder.ipynb #1ee451f3

@@ -69,9 +69,10 @@ def make_layer(
     config:dict,  # What a layer's `config()` said
 ) -> Layer:       # A layer of that shape with fresh embeddings
     "Build a layer from its description."
-    make = {'average': Average, 'lstm': Lstm, 'gran': Gran,
-            'add': lambda parts: Add(*map(make_layer, parts)),
-            'concat': lambda parts, reference: Concat(*map(make_layer, parts), reference=reference)}
+    make:dict[str, Callable[..., Layer]] = {
+        'average': Average, 'lstm': Lstm, 'gran': Gran,
+        'add': lambda parts: Add(*map(make_layer, parts)),
+        'concat': lambda parts, reference: Concat(*map(make_layer, parts), reference=reference)}
     try: return make[config['type']](**{k: v for k, v in config.items() if k != 'type'})
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not the description of a layer: {str(config)[:200]}; "

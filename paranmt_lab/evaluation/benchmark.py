@@ -69,7 +69,8 @@ def fit_grades(
 ) -> np.ndarray:         # float64 [f + 1, k], weights, and the intercept last
     "Softmax regression on distributions."
     from scipy.optimize import minimize
-    n, f, k = *features.shape, targets.shape[1]
+    n, f = features.shape
+    k = targets.shape[1]
     targets = targets.astype(np.float32)
 
     def loss(flat):

@@ -160,6 +160,7 @@ def clean_figures(
     for (task, dataset), numbers in by_set.items():
         path = sts_sets(s.resources, [task]).set_index('dataset').path[dataset]
         pairs = rate_pairs(similarity, path)
+        assert pairs is not None, path # its pairs were searched
         parts = {'all pairs': pairs, WITHOUT_SEEN: pairs[~pairs.index.isin(numbers)]}
         rows += [row for protocol, part in parts.items()
                  for row in result_rows(measure_pairs(part, f'{task} {dataset}'), task=task, dataset=dataset,
@@ -181,6 +182,7 @@ def clean_rows(
         facts = dict(task=f'{task} clean', protocol=f'{WITHOUT_SEEN} of {source}')
         for dataset, part in of.groupby('dataset', sort=False):
             pairs = rate_pairs(similarity, paths[dataset])
+            assert pairs is not None, paths[dataset] # its pairs were searched
             rest = pairs[~pairs.index.isin(part.pair[is_seen[part.index]])]
             figures += result_rows(measure_pairs(rest, f'{task} {dataset}'), dataset=dataset, **facts)
         rows += figures

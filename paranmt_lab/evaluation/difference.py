@@ -60,4 +60,5 @@ def paired(
     gap = gap[~np.isnan(gap)]
     if not len(gap): return Difference(np.nan, np.nan, np.nan)
     rarer = min((gap <= 0).sum(), (gap >= 0).sum())
-    return Difference(*np.quantile(gap, [.025, .975]).tolist(), float(min(1, 2 * (rarer + 1) / (len(gap) + 1))))
+    low, high = np.quantile(gap, [.025, .975]).tolist()
+    return Difference(low, high, float(min(1, 2 * (rarer + 1) / (len(gap) + 1))))

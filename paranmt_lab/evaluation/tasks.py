@@ -97,8 +97,8 @@ def choose_tasks(
     if names is None: names = [] if suites else _of_groups(['STS'])
     if unknown := [name for name in names if name not in TASKS]:
         raise ValueError(f"unknown tasks {unknown}; known are {', '.join(TASKS)}")
-    names = dict.fromkeys([*names, *_of_groups(_groups_of(suites))])
-    return [TASKS[name] for name in names] + ([graded_task(Path(graded_file))] if graded_file else [])
+    tasks = [TASKS[name] for name in dict.fromkeys([*names, *_of_groups(_groups_of(suites))])]
+    return tasks + ([graded_task(Path(graded_file))] if graded_file else [])
 
 # %% ../../nbs/43_evaluation.tasks.ipynb #b7f9575d
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ BASELINES = {  # Systems that need no model, by name
     'bleu': Baseline(similarity=Imported('evaluation.baselines.bleu')),
     'meteor': Baseline(similarity=Imported('evaluation.baselines.meteor')),
 }
-VECTORS = {  # Systems made of vectors below the resources, by name; each is a function of the settings
+VECTORS:dict[str, Callable] = {  # Systems of vectors below the resources, by name; each is a function of the settings
     'glove-average': Imported('evaluation.baselines.open_vectors'),
     'sif': partial(Imported('evaluation.baselines.open_vectors'), counts='wordfreq'),
 }

@@ -8,7 +8,7 @@ __all__ = ['export_jsonl', 'export_csv', 'export_parquet', 'dataset_card', 'expo
 # %% ../../nbs/36_exchange.files.ipynb #2c8fa494
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -182,8 +182,9 @@ def export_dataset(
     return folder
 
 # %% ../../nbs/36_exchange.files.ipynb #8e13bd45
-_WRITERS = {'.tsv': export_tsv, '.tsv.gz': export_tsv, '.jsonl': export_jsonl, '.jsonl.gz': export_jsonl,
-            '.csv': export_csv, '.csv.gz': export_csv, '.parquet': export_parquet, '': export_dataset}
+_WRITERS:dict[str, Callable] = {
+    '.tsv': export_tsv, '.tsv.gz': export_tsv, '.jsonl': export_jsonl, '.jsonl.gz': export_jsonl,
+    '.csv': export_csv, '.csv.gz': export_csv, '.parquet': export_parquet, '': export_dataset}
 
 def _ending(path):
     "Ending of a file's name; a number, as in `pairs-v1.2`, is none."

@@ -116,6 +116,7 @@ def _check_size(self:Archive, name, size):
 @patch
 def _open_zip(self:Archive, name):
     "A member of a zip file."
+    assert self.zip is not None
     member = self.zip.getinfo(name)
     if (member.external_attr >> 16) & 0o170000 == 0o120000:
         raise ArchiveError(f'{self.path}: {name} is a link; it is refused')
@@ -125,6 +126,7 @@ def _open_zip(self:Archive, name):
 @patch
 def _open_tar(self:Archive, name):
     "A member of a tar file."
+    assert self.tar is not None
     member = self.tar.getmember(name)
     if not member.isfile(): raise ArchiveError(f'{self.path}: {name} is a link or no file; it is refused')
     self._check_size(name, member.size)

@@ -147,7 +147,7 @@ def download(
             if e.code < 500: raise _by_hand(target, f'the server answered {e.code} {e.reason}') from None
             problem = f'the server answered {e.code} {e.reason}'
         except DownloadError as e: raise _by_hand(target, e) from None
-        except (OSError, http.client.HTTPException) as e: problem = getattr(e, 'reason', None) or e
+        except (OSError, http.client.HTTPException) as e: problem = str(getattr(e, 'reason', None) or e)
         left = ATTEMPTS if size() > before else left - 1
         if not left: raise _by_hand(target, f'could not be downloaded ({problem})')
         time.sleep(wait * 2 ** (ATTEMPTS - left))

@@ -89,12 +89,13 @@ def sts_tables(
         for path in [p for p in ROWS if p.startswith(f'eval/sts/{year}/')]:
             name = Path(path).stem
             name = _SURPRISE.get(name, name) if year == '2012' else name
-            texts = [archives[year].text(f'{begin}.{kind}.{name}.txt') for kind in ('input', 'gs')]
-            yield Table(path, 'sentence1 sentence2 score', _scored(*texts, path))
+            pairs, scores = (archives[year].text(f'{begin}.{kind}.{name}.txt') for kind in ('input', 'gs'))
+            yield Table(path, 'sentence1 sentence2 score', _scored(pairs, scores, path))
     if {'2017', '2017-scores'} <= archives.keys():
-        texts = [archives[part].text(f'STS.{kind}.track5.en-en.txt')
-                 for part, kind in (('2017', 'input'), ('2017-scores', 'gs'))]
-        yield Table('eval/sts17/en-en.tsv', 'sentence1 sentence2 score', _scored(*texts, 'eval/sts17/en-en.tsv'))
+        pairs = archives['2017'].text('STS.input.track5.en-en.txt')
+        scores = archives['2017-scores'].text('STS.gs.track5.en-en.txt')
+        path = 'eval/sts17/en-en.tsv'
+        yield Table(path, 'sentence1 sentence2 score', _scored(pairs, scores, path))
 
 # %% ../../nbs/25_fetch.layout.ipynb #13d02e18
 def _columns(text, places, path, header=True):

@@ -86,7 +86,7 @@ def fetch(
     only:Sequence[str]=(),  # Parts to take, as patterns; none takes all
     advance:Callable=lambda source, here, total: None, # Told the source, the bytes that are there and the total
     renew:bool=False,       # Download again what is there
-) -> Iterator[tuple[Source|None, dict|Path]]: # Each file that came, and its facts; then (None, path) of each made
+) -> Iterator[tuple[Source, dict]|tuple[None, Path]]: # Each file and its facts; then (None, path) of each made
     "Fetch sets of public data."
     sources = choose_sources(sets, only)
     with locked(downloads_folder(resources)):

@@ -34,7 +34,7 @@ class Source:
 def read_sources() -> list[Source]: # In the order of the table
     "All public files."
     rows = csv.DictReader(io.StringIO(asset('sources.csv')))
-    return [Source(**row | dict(size=int(row['size'] or 0))) for row in rows]
+    return [Source(size=int(row.pop('size') or 0), **row) for row in rows]
 
 SETS = list(dict.fromkeys(source.set for source in read_sources()))
 

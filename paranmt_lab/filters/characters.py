@@ -107,8 +107,8 @@ def character_overlap_slowly(
 ) -> float:     # From 0 to 1; NaN where a side is blank
     "The definition."
     if not (first.strip() and second.strip()): return np.nan
-    first, second = (Counter(char_ngrams(side)) for side in (first, second))
-    return (first & second).total() / min(first.total(), second.total())
+    p, q = (Counter(char_ngrams(side)) for side in (first, second))
+    return (p & q).total() / min(p.total(), q.total())
 
 # %% ../../nbs/30_filters.characters.ipynb #5c1efb58
 @text_loop

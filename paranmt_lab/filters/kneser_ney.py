@@ -40,7 +40,8 @@ def adjusted_counts(
 ) -> list[dict[tuple, int]]:       # n-gram to its count, for n from 1 to `order`
     "How often the longest n-grams occur, and how many words come before the others."
     padded = [[BEGIN, *s, END] for s in sentences]
-    counts = [Counter(gram for s in padded for gram in ngrams(s, n)) for n in range(1, order + 1)]
+    count = lambda n: Counter(gram for s in padded for gram in ngrams(s, n))
+    counts:list[dict[tuple, int]] = [count(n) for n in range(1, order + 1)]
     for n in range(order - 1):
         before = Counter(gram[1:] for gram in counts[n + 1])
         counts[n] = {g: counts[n][g] if g[0] == BEGIN else before[g] for g in counts[n]}

@@ -57,8 +57,8 @@ def language_probability(
 ) -> np.ndarray:                   # float32[n], from 0 to 1; NaN without a text, a language, or letters enough
     "How probable it is that a text is in a language."
     pairs = [(text, _plain(code)) for text, code in zip(texts, codes)]
-    fit = {pair for pair in pairs if pair[0] and pair[1] in identifier.languages and _long_enough(pair[0])}
-    values = {(text, code): identifier.probabilities(text)[code] for text, code in fit}
+    fit = {(text, code) for text, code in pairs if text and code in identifier.languages and _long_enough(text)}
+    values:dict[tuple, float] = {(text, code): identifier.probabilities(text)[code] for text, code in fit}
     return np.array([values.get(pair, np.nan) for pair in pairs], np.float32)
 
 def english_probability(

@@ -52,9 +52,9 @@ def overlap_slowly(
     n:int,             # Tokens in an n-gram
 ) -> float:            # From 0 to 1
     "The definition, as plainly as it can be written."
-    first, second = Counter(ngrams(first, n)), Counter(ngrams(second, n))
-    fewer = min(first.total(), second.total())
-    return (first & second).total() / fewer if fewer else 0.
+    p, q = Counter(ngrams(first, n)), Counter(ngrams(second, n))
+    fewer = min(p.total(), q.total())
+    return (p & q).total() / fewer if fewer else 0.
 
 # %% ../../nbs/30_filters.measures.ipynb #7324b29b
 def overlap(
@@ -63,12 +63,12 @@ def overlap(
     n:int,             # Tokens in an n-gram
 ) -> float:            # From 0 to 1
     "Share of n-grams in common, of the side that has fewer: `overlap_slowly`, faster."
-    first, second = ngrams(first, n), ngrams(second, n)
-    fewer = min(len(first), len(second))
+    firsts, seconds = ngrams(first, n), ngrams(second, n)
+    fewer = min(len(firsts), len(seconds))
     if not fewer: return 0.
-    p, q = set(first), set(second)
-    both_repeat = len(p) < len(first) and len(q) < len(second)
-    count = (Counter(first) & Counter(second)).total() if both_repeat else len(p & q)
+    p, q = set(firsts), set(seconds)
+    both_repeat = len(p) < len(firsts) and len(q) < len(seconds)
+    count = (Counter(firsts) & Counter(seconds)).total() if both_repeat else len(p & q)
     return count / fewer
 
 # %% ../../nbs/30_filters.measures.ipynb #9c4e1349
@@ -78,8 +78,8 @@ def overlap_released(
     n:int,                 # Tokens in an n-gram
 ) -> float:                # From 0 to 1
     "Overlap as the program published in 2017 computes it."
-    reference, translation = ngrams(reference, n), ngrams(translation, n)
-    few, other = (translation, reference) if len(translation) < len(reference) else (reference, translation)
+    p, q = ngrams(reference, n), ngrams(translation, n)
+    few, other = (q, p) if len(q) < len(p) else (p, q)
     return sum(map(set(other).__contains__, few)) / len(few) if few else 0.
 
 # %% ../../nbs/30_filters.measures.ipynb #b3b49290
@@ -113,9 +113,10 @@ def paraphrase_score(
     encoder:Encoder,                 # Encoder that compares them
 ) -> np.ndarray:                     # float32[n], from -1 to 1; NaN where a side is missing or empty
     "How alike an encoder finds the two sides."
-    whole = [i for i, pair in enumerate(zip(references, translations)) if all(text and text.strip() for text in pair)]
+    whole = [(i, first, second) for i, (first, second) in enumerate(zip(references, translations))
+             if first and second and first.strip() and second.strip()]
     scores = np.full(len(references), np.nan, np.float32)
     if whole:
-        first, second = ([side[i] for i in whole] for side in (references, translations))
-        scores[whole] = np.clip(encoder.similarity(first, second), -1, 1)
+        similar = encoder.similarity([first for _, first, _ in whole], [second for _, _, second in whole])
+        scores[[i for i, _, _ in whole]] = np.clip(similar, -1, 1)
     return scores

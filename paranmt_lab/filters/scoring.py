@@ -94,7 +94,7 @@ def columns_to_read(
         for argument in measure_of(measure).takes:
             if argument.kind in OF_MODELS: continue
             if argument.kind == 'measures':
-                columns |= dict.fromkeys(models[argument.name].takes)
+                columns |= dict.fromkeys((models or {})[argument.name].takes)
                 continue
             column = _taken_column(argument, by_model)
             is_due = argument.kind == 'measure' and column not in PAIRS.names and not there(column)

@@ -145,7 +145,7 @@ def signed_in(
         if not must: return ''
         question = 'Who are you? Write your name into the field on the left and press Start.'
         st.info(escaped(e) if name.strip() else question, icon=':material/person:')
-        st.stop()
+        return st.stop()
 
 # %% ../../nbs/62_pages.access.ipynb #5bf3d225
 @st.cache_resource(max_entries=4, show_spinner=False)
@@ -163,4 +163,4 @@ def log_or_stop(
     try: return open_log(s.annotations)
     except (OSError, ValueError) as e:
         st.error(escaped(e), icon=':material/database_off:')
-        st.stop()
+        return st.stop()

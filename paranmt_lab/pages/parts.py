@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -48,10 +48,12 @@ from ..visible import ESCAPES, visible
 LONGEST = 2000 # Characters of a text that a table shows
 
 # %% ../../nbs/62_pages.parts.ipynb #d8ec1a8c
+_Text = TypeVar('_Text', str, None) # A text, or none
+
 def legible(
-    text:str|None,       # Any text, or None
+    text:_Text,          # Any text, or None
     longest:int=LONGEST, # Characters that are shown
-) -> str|None:           # The same for well-behaved text
+) -> _Text:              # The same for well-behaved text
     "Text as a table may show it: invisible characters made visible, cut where it is very long."
     if not isinstance(text, str): return None
     start = visible(text[:longest])
@@ -59,8 +61,8 @@ def legible(
 
 # %% ../../nbs/62_pages.parts.ipynb #285ef555
 def escaped(
-    text:str, # Any text
-) -> str:     # Markdown that shows that text
+    text:object, # Any text, or what has one, such as an error or a path
+) -> str:        # Markdown that shows that text
     "Text as Markdown shows it, letter for letter."
     return re.sub(r'([!-/:-@\[-`{-~])', r'\\\1', legible(str(text)))
 
@@ -76,10 +78,10 @@ def tsv(
 
 # %% ../../nbs/62_pages.parts.ipynb #314ccd31
 def picked(
-    text:str|None,           # What the address says, None where it says nothing
+    text:_Text,              # What the address says, None where it says nothing
     options:Sequence[str],   # What there is
     what:str='corpus',       # What is chosen
-) -> str|None:               # The choice; None where the address says nothing
+) -> _Text:                  # The choice; None where the address says nothing
     "Check a choice that came from outside."
     if text is None or text in options: return text
     models = any(':' in str(option) for option in options) # their names begin with a kind, such as `run:`

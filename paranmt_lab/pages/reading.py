@@ -142,7 +142,7 @@ def read_pins(
     texts:list[str], # Texts of the parameter
 ) -> tuple[int, ...]: # Ids of pairs
     "Read the pinned pairs of an address."
-    pins = [number('pin', 0)([text]) for text in texts[-1].split(',')]
+    pins = [int(number('pin', 0)([text])) for text in texts[-1].split(',')]
     if len(pins) > PINS: raise ValueError(f'{len(pins)} pinned pairs, expected at most {PINS}')
     return tuple(dict.fromkeys(pins))
 

@@ -66,7 +66,7 @@ def last_of(
     figure:str,           # Name of a column
 ):                        # The last value, None where there is none
     "The latest value of a figure."
-    values = metrics[figure].dropna() if figure in metrics else []
+    values = metrics[figure].dropna() if figure in metrics else pd.Series()
     return values.iloc[-1] if len(values) else None
 
 # %% ../../nbs/62_pages.training.ipynb #7afcd2c0

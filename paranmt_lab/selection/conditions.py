@@ -32,7 +32,7 @@ def check_range(
 ):
     "Refuse a range that no value can pass."
     ends = [x for x in (r.low, r.high) if x is not None]
-    ascending = len(ends) < 2 or r.low < r.high or (r.closed and r.low == r.high)
+    ascending = r.low is None or r.high is None or r.low < r.high or (r.closed and r.low == r.high)
     if any(map(math.isnan, ends)) or not ascending:
         raise ValueError(f'range {r}: expected two numbers, the lower one first')
 
