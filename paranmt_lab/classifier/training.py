@@ -85,7 +85,7 @@ class ClassifierLearner(Learner):
         model:ReferenceClassifier, # Classifier to train, with the vocabularies of the lists
         run:Run|None=None,         # Run folder; not needed for single steps
     ):
-        self.at, self.config, self.lists, self.model, self.run = Position(), config, lists, model, run
+        self.at, self.config, self.lists, self.model, self._run = Position(), config, lists, model, run
         self.packs = model.encoder.features(lists.sentences)
         self.fingerprint = fingerprint(lists.pair_id.tolist())
         rng = np.random.default_rng([config.run.seed, 2**32 - 1])
@@ -95,6 +95,11 @@ class ClassifierLearner(Learner):
         others = [p for name, p in self.weights.items() if not name.endswith('_rd')]
         groups = [dict(params=tables, weight_decay=config.learning.l2), dict(params=others)]
         self.adam = torch.optim.Adam(groups, lr=config.learning.learning_rate, fused=True)
+
+    @property
+    def run(self) -> Run: # Run folder
+        assert self._run is not None, 'expected a run'
+        return self._run
 
     def batches(self): # Numbers of lists, one array for each mini-batch
         rows, size = self.lists.rows('train'), self.config.learning.batch_size

@@ -81,7 +81,8 @@ def load_network(
 # %% ../../nbs/53_generation.engine.ipynb #f618da04
 class GeneratorEngine:
     "A paraphrase generator, as the driver knows it."
-    methods = ('beam', 'diverse', 'sample')
+    methods:tuple[str, ...] = ('beam', 'diverse', 'sample')
+    translate:Callable # Of `Translator`, further down
     source_lang = 'en'
 
     def __init__(self,

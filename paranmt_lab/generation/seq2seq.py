@@ -182,7 +182,7 @@ def next_pieces(self:AttentiveLstm,
 ) -> tuple[Tensor, SentenceRows]: # Log-probabilities [N, V] and the reading after that piece
     "Log-probabilities of the next piece."
     start = last_N is None
-    if start: last_N = torch.full((len(reading.states.lower),), self.pad, device=self.device)
+    if last_N is None: last_N = torch.full((len(reading.states.lower),), self.pad, device=self.device)
     features_N1D, states, _ = self.decode(reading.memory, reading.states, last_N[:, None])
     logits_NV = self.logits(features_N1D[:, 0]).float()
     logits_NV[:, [UNK, EOS] if start else [UNK]] = -torch.inf

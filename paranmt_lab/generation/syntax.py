@@ -143,7 +143,7 @@ def next_pieces(self:SyntaxLstm,
 ) -> tuple[Tensor, GuidedRows]: # Log-probabilities [N, V] and the reading after that piece
     "Log-probabilities of the next piece."
     start = last_N is None
-    if start: last_N = torch.full((len(reading.states.lower),), self.pad, device=self.device)
+    if last_N is None: last_N = torch.full((len(reading.states.lower),), self.pad, device=self.device)
     drafts, states = self.draft(reading.guides, reading.states, last_N[:, None])
     source_BS = reading.guides.source_BS
     source_NS = source_BS.repeat_interleave(len(last_N) // len(source_BS), 0)

@@ -7,6 +7,7 @@ __all__ = ['FACTS', 'parsed', 'SyntaxArrays', 'prepare_syntax', 'read_syntax', '
 
 # %% ../../nbs/55_generation.syntax_training.ipynb #8cf4a751
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,12 @@ def _write_parses(path, trees, pieces):
 
 class SyntaxArrays(Arrays):
     "Both sides of pairs as numbers, with their parses."
+    parse:np.ndarray     # int32, pieces of the targets' parses
+    parse_at:np.ndarray  # int64[n + 1], where each begins
+    asked:np.ndarray     # The same of sources' parses and targets' templates
+    asked_at:np.ndarray
+    label_pad:np.ndarray # Id of the pad of parses, a scalar
+
     def __init__(self,
         path:Path, # `.npz` of `prepare`; the parses lie beside it
     ):
@@ -97,10 +104,10 @@ def read_syntax(
     config:GeneratorConfig, # Its config
 ) -> Prepared:              # Arrays with parses
     "Read what `prepare_syntax` wrote."
-    arrays = {name: SyntaxArrays(run.folder / f'{name}.npz') for name in ('train', 'dev')}
+    train, dev = (SyntaxArrays(run.folder / f'{name}.npz') for name in ('train', 'dev'))
     facts = read_json(run.folder / 'parses.json')
     data = read_prepared(run, config)
-    return data._replace(**arrays, facts=data.facts | facts.pop('counts') | facts)
+    return data._replace(train=train, dev=dev, facts=data.facts | facts.pop('counts') | facts)
 
 # %% ../../nbs/55_generation.syntax_training.ipynb #df1cd9ca
 FACTS = 'parse_pieces', 'templates' # Facts of the data that the model keeps
@@ -115,13 +122,11 @@ class SyntaxLearner(LstmLearner):
 
     def loss(self,
         model:SyntaxNetworks, # Networks
-        source_BS:Tensor,     # Pieces that are read
-        target_BT:Tensor,     # Pieces that are written
-        parse_BP:Tensor,      # Pieces of the targets' parses
-        asked_BQ:Tensor,      # Sources' parses and targets' templates
+        *batch:Tensor,        # Of `SyntaxArrays.batch`
         smoothing:float=0.,   # Label smoothing
     ) -> Tensor:              # Sum over all target pieces of both networks
         "Cross entropy of a batch: of the sentences, and of their parses."
+        source_BS, target_BT, parse_BP, asked_BQ = batch
         sentence, parse = model.paraphrase, model.expander
         return (cross_entropy(sentence(source_BS, parse_BP, target_BT), target_BT, sentence.pad, smoothing)
                 + cross_entropy(parse(asked_BQ, parse_BP), parse_BP, parse.pad, smoothing))
@@ -160,7 +165,8 @@ def parse_figures(
     learner:SyntaxLearner, # With its held-out pairs
 ) -> dict:                 # `held_out_parse` and `templates`
     "Loss of the parse generator, and the share of templates that it keeps."
-    dev, names = learner.prepared.dev, ParsePieces(learner.prepared.facts['parse_pieces'])
+    names = ParsePieces(learner.prepared.facts['parse_pieces'])
+    dev = cast(SyntaxArrays, learner.prepared.dev) # as `read_syntax` reads them
     loss = lambda model, source, target, parse, inputs: cross_entropy(model(inputs, parse), parse, model.pad)
     total = held_out_loss(expander, dev, loss=loss, pad=learner.vocabulary) * len(dev.target)
     rows = np.arange(min(max(learner.config.development, 1), len(dev.lengths)))

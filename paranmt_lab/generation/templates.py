@@ -29,7 +29,9 @@ def tree_of_labels(
     pieces:Sequence[str], # Pieces of a linearised parse
 ) -> Tree:                # The tree; a label without children is a word without text
     "Read a linearised parse."
-    return read_tree(' '.join(piece if piece[0] in '()' else f'({piece} _)' for piece in pieces))
+    tree = read_tree(' '.join(piece if piece[0] in '()' else f'({piece} _)' for piece in pieces))
+    if tree is None: raise ValueError(f"expected a tree with a word, found {' '.join(pieces)!r}")
+    return tree
 
 # %% ../../nbs/54_generation.templates.ipynb #a08ae369
 def count_templates(

@@ -45,6 +45,7 @@ def cross_entropy(
 class LstmLearner(Seq2SeqLearner):
     "The network of `paranmt`, section 6, at its training."
     folder_name = 'generator'
+    config:GeneratorConfig
 
     def build(self): return AttentiveLstm(self.config, self.vocabulary)
 
@@ -52,11 +53,11 @@ class LstmLearner(Seq2SeqLearner):
 
     def loss(self,
         model:AttentiveLstm,    # Network
-        source_BS:Tensor,       # Pieces that are read
-        target_BT:Tensor,       # Pieces that are written
+        *batch:Tensor,          # Pieces that are read, and pieces that are written
         smoothing:float=0.,     # Label smoothing
     ) -> Tensor:                # Sum over all target pieces
         "Label-smoothed cross entropy of a batch."
+        source_BS, target_BT = batch
         return cross_entropy(model(source_BS, target_BT), target_BT, model.pad, smoothing)
 
     def begin(self,

@@ -90,6 +90,11 @@ class Plan:
 # %% ../../nbs/07_jobs.fit.ipynb #a1055a79
 class Training:
     "A learner at work on a run."
+    progress:Progress            # Where the count is shown, from `begin` on
+    since:tuple[float, int]      # Time of the latest line of metrics, and units done by then
+    weight:float                 # Number of things summed since that line
+    saved_position:Position|None # Position of the latest checkpoint; None before the first
+
     def __init__(self,
         learner:Learner,     # What learns
         run:Run,             # Where files go
@@ -100,7 +105,6 @@ class Training:
         self.at, self.watch = learner.at, EarlyStopping(plan.patience)
         self.sums, self.weight, self.stopped = {}, 0, False
         self.saved, self.saved_position = time.time(), None
-        self.progress = None
 
     @property
     def over(self):

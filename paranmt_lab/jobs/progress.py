@@ -56,6 +56,10 @@ class Progress:
                        TimeRemainingColumn(), TextColumn('{task.fields[figures]}'),
                        console=self.console, disable=not visible)
 
+    def ask_to_stop(self):
+        "Have the job stop at its next safe place, as Ctrl-C does."
+        self._asked = True
+
 # %% ../../nbs/04_jobs.progress.ipynb #cd167b21
 @patch
 def _seconds_before(self:Progress):
@@ -152,12 +156,6 @@ def _interrupt(self:Progress, signum, frame):
     if self._asked: raise KeyboardInterrupt
     self._asked = True
     self.console.print('stopping at the next safe place; Ctrl-C again to interrupt now')
-
-# %% ../../nbs/04_jobs.progress.ipynb #caeb5ba8
-@patch
-def ask_to_stop(self:Progress):
-    "Have the job stop at its next safe place, as Ctrl-C does."
-    self._asked = True
 
 # %% ../../nbs/04_jobs.progress.ipynb #ef4ac8ce
 @patch(as_prop=True)

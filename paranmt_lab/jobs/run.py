@@ -52,7 +52,7 @@ def open(cls:Run,
     name:str,  # Name of the run
 ) -> Run:      # The run there
     "Open a run by name."
-    return cls(inside(root, safe_name(name, 'run')))
+    return Run(inside(root, safe_name(name, 'run')))
 
 # %% ../../nbs/05_jobs.run.ipynb #8844097b
 @patch(cls_method=True)
@@ -67,7 +67,7 @@ def create(cls:Run,
     values, later = config, {}
     if is_dataclass(config): values, later = flat(config), defaults(type(config))
     if (folder / 'config.json').exists():
-        run = cls(folder)  # a field that came later was at its default
+        run = Run(folder)  # a field that came later was at its default
         there, here = json.loads(canonical([later | read(run.config), values]))
         if differ := _differences(there, here):
             raise ValueError(f'run {name!r} exists with another config ({differ}); '
@@ -75,7 +75,7 @@ def create(cls:Run,
         return run
     write_json(folder / 'started.json', provenance())
     write_json(folder / 'config.json', values)
-    return cls(folder)
+    return Run(folder)
 
 def _differences(there, here):
     "The fields in which two configs differ, in words."

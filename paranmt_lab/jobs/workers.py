@@ -62,10 +62,10 @@ def _begin(start, args):
     _start_error = error_of(start, args)
 
 # %% ../../nbs/03_jobs.workers.ipynb #f52fd5f1
-def _do(f, args):
+def _do(f, args, options):
     "A task in a worker: without a beginning there is none."
     if _start_error: raise _start_error
-    try: return f(*args)
+    try: return f(*args, **options)
     except Exception as e: raise _portable(e) from None
 
 # %% ../../nbs/03_jobs.workers.ipynb #5353863a
@@ -80,10 +80,12 @@ class Workers(ProcessPoolExecutor):
 
     def submit(self,
         f:Callable, # Function of a module
+        /,
         *args,      # Its arguments
+        **options,  # Its arguments by name
     ):              # A future: its result, or the error of the task or of the worker's beginning
         "Let a worker call a function; where none is idle, a process is started, while there are too few."
-        future = super().submit(_do, f, args)
+        future = super().submit(_do, f, args, options)
         self.processes |= set(active_children()) - self._others
         return future
 

@@ -85,12 +85,12 @@ class SentenceVectors:
         numbers:Sequence[int], # Rows
     ) -> np.ndarray:           # float32 [len(numbers), dim]
         "Some vectors."
-        numbers = np.asarray(numbers, np.int64)
-        vectors = np.empty((len(numbers), self.dim), np.float32)
-        for block in np.unique(numbers // BLOCK):
-            at = numbers // BLOCK == block
+        rows = np.asarray(numbers, np.int64)
+        vectors = np.empty((len(rows), self.dim), np.float32)
+        for block in np.unique(rows // BLOCK):
+            at = rows // BLOCK == block
             size = min(BLOCK, len(self) - block * BLOCK)
-            vectors[at] = _load(_block_file(self.folder, block), size)[numbers[at] % BLOCK]
+            vectors[at] = _load(_block_file(self.folder, block), size)[rows[at] % BLOCK]
         return vectors
 
     def sentences(self,

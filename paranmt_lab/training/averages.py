@@ -128,6 +128,8 @@ def scattered(
 # %% ../../nbs/51_training.averages.ipynb #badb7382
 class AverageStep:
     "Steps of a model of averages under the margin loss and Adam on the rows in use."
+    known:tuple|None # Sentences, step, inputs and vectors of a mega-batch that was encoded whole, for its first step
+
     def __init__(self,
         optimizer:DeferredAdam,   # Its matrices are those of the averages, in their order
         features:Sequence[str],   # Feature of each

@@ -42,8 +42,9 @@ def run_data(
     keep(run, 'flagged.json', flagged)
     if (data := prepare(ids, origin, run.folder, show)) is None: return None
     keep(run, 'recipe.json', lambda: read_json(data.folder / 'recipe.json'))
-    if config.encoder.vectors:
-        keep(run, 'coverage.json', lambda: vector_coverage(data.vocabularies['word'], origin.vectors[0]))
+    def coverage():
+        if origin.vectors: return vector_coverage(data.vocabularies['word'], origin.vectors[0])
+    keep(run, 'coverage.json', coverage)
     data.segment = joined_segments(run, data.pair_id, data.segment)
     read = {}
     for role, name in dict(judge=config.mining.judge, teacher=config.optimizer.teacher).items():

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['SAMPLE', 'usable', 'choose_pairs', 'sides', 'numbers_of', 'write_packed', 'count_types', 'renumber', 'learn_subwords',
-           'write_arrays', 'ids_sum', 'recipe', 'arrays_folder', 'TrainingData', 'prepare', 'MegaBatch']
+           'write_arrays', 'ids_sum', 'recipe', 'arrays_folder', 'TeacherVectors', 'TrainingData', 'prepare',
+           'MegaBatch']
 
 # %% ../../nbs/52_training.data.ipynb #9aed8ab2
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -195,7 +197,7 @@ def recipe(
     origin: Origin, # Its config, corpus, start and word vectors
 ) -> dict: # Everything that the arrays depend on, ready for JSON
     "Everything that the arrays of a run depend on."
-    facts = dict(pairs=fingerprint(origin.corpus.checksums), chosen=ids_sum(ids))
+    facts: dict = dict(pairs=fingerprint(origin.corpus.checksums), chosen=ids_sum(ids))
     columns, encoder = origin.config.data.columns, origin.config.encoder
     if columns != SIDE_COLUMNS[1:]: facts['sides'] = columns
     if encoder.start: return facts | origin.facts()
@@ -216,6 +218,14 @@ def arrays_folder(
     return inside(corpus.folder, 'cache', 'training', fingerprint(facts))
 
 # %% ../../nbs/52_training.data.ipynb #1a491524
+class TeacherVectors(Protocol):
+    "Vectors of all sentences of a run."
+    def __getitem__(
+        self,
+        sentences: np.ndarray, # (k,) sentence numbers
+    ) -> np.ndarray: # (k, e)
+        "Vectors of some sentences."
+
 class TrainingData:
     "The arrays of a run, mapped into memory."
     def __init__(
@@ -224,7 +234,7 @@ class TrainingData:
     ):
         array = lambda name, kind: np.memmap(folder / name, kind, 'r')
         self.folder, self.pair_id, self.segment = folder, array('pair_id', np.int64), array('segment', np.int64)
-        self.teacher = None # A teacher's vectors of all 2n sentences, indexed by sentence number
+        self.teacher: TeacherVectors | None = None # Of all 2n sentences
         self.vocabularies = {p.stem.split('-', 1)[1]: read_vocabulary(p) for p in sorted(folder.glob('vocabulary-*'))}
         self.packs = {f: Packed(array(f'{f}.ids', np.int32), array(f'{f}.offsets', np.int64))
                       for f in self.vocabularies}

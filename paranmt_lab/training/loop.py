@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from ..state import require_whole
 from .beginning import keep, run_data
 from .config import TrainConfig, read_fields
 from .data import MegaBatch, TrainingData
-from .megabatch import Step, epoch_order
+from .megabatch import Pool, Step, epoch_order
 from .negatives import Opinion, hardest_negatives
 from .origin import Origin
 from .pairs import chosen_pairs, own_selection
@@ -37,7 +38,7 @@ from .probes import Probes
 from .ranks import Ranks
 from .sampling import mega_sizes, sampled
 from .schedule import steps_of
-from .steppers import Stepper, figures_of, stepper_kind
+from .steppers import StepperKind, figures_of, stepper_kind
 from .vectors import SentenceVectors
 
 # %% ../../nbs/52_training.loop.ipynb #7fdbe41a
@@ -48,10 +49,10 @@ class EncoderLearner(Learner):
         origin: Origin, # Corpus, initial encoder, judge and teacher, with config and settings
         data: TrainingData, # Its arrays
         judge: SentenceVectors | None = None, # (2n, e) a judge's vectors of all sentences
-        kind: type[Stepper] | None = None, # Stepper to train with; None: chosen by layer, config and device
+        kind: StepperKind | None = None, # Stepper to train with; None: chosen by layer, config and device
         run: Run | None = None, # Run for negatives and results; not needed for mega-batches alone
     ):
-        self.origin, self.data, self.judge, self.run = origin, data, judge, run
+        self.origin, self.data, self.judge, self._run = origin, data, judge, run
         self.config = config = origin.config
         self.ranks, self.at = Ranks(device_of(origin.s)), Position()
         self.batch = config.optimizer.batch_size * self.ranks.world  # pairs of a mini-batch of all processes
@@ -62,6 +63,11 @@ class EncoderLearner(Learner):
         self.probes = Probes(config, data, self.batch)
         steps = steps_of(config.optimizer, len(data), self.batch)
         self.mean = WeightMean(config.optimizer.average, steps)
+
+    @property
+    def run(self) -> Run: # Folder for negatives and results
+        assert self._run is not None, 'expected a run'
+        return self._run
 
 # %% ../../nbs/52_training.loop.ipynb #359fcdb6
 @patch
@@ -77,7 +83,8 @@ def mega_batch(
     mega = MegaBatch(self.data, rows, config.mining.scramble, rng, config.mining.scramble_each)
     vectors, opinion = self.stepper.encode(mega), self.opinion(rows)
     hardest = hardest_negatives(config.mining, self.at.epoch, vectors, mega.segments, opinion, self.stepper.search)
-    negatives = sampled(hardest, mega.segments.numpy(), config.mining.sampling, config.mining.negatives, rng)
+    pool = cast(Pool, config.mining.negatives)
+    negatives = sampled(hardest, mega.segments.numpy(), config.mining.sampling, pool, rng)
     self.probes.record(self.at.epoch, mega, vectors, negatives, opinion)
     yield from self.stepper.steps(mega, negatives)
     self.mean.add(self.stepper.optimizer.steps, self.stepper.optimizer.settled)

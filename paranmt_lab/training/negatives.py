@@ -7,13 +7,14 @@ __all__ = ['Opinion', 'admission_of', 'hardest_negatives']
 
 # %% ../../nbs/52_training.negatives.ipynb #f2f77080
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .config import MiningConfig
-from .megabatch import REFERENCE, Admission, hardest
+from .megabatch import REFERENCE, Admission, Pool, hardest
 from .mining import mine_compiled
 from .sampling import ceilings, judged
 
@@ -32,8 +33,9 @@ def admission_of(
     groups = torch.arange(len(vectors)) if by_pair else segments
     substitute = REFERENCE[config.negatives] if by_pair else -torch.inf
     apart = config.apart > -2 and epoch >= config.apart_from
-    return Admission(config.negatives, groups.to(vectors.device), substitute,
-                     ceilings(*vectors.unbind(1), config.apart) if apart else None,
+    first, second = vectors.unbind(1)
+    return Admission(cast(Pool, config.negatives), groups.to(vectors.device), substitute,
+                     ceilings(first, second, config.apart) if apart else None,
                      judged(*opinion, config.judge_above) if opinion else None)
 
 # %% ../../nbs/52_training.negatives.ipynb #f4de08fc

@@ -6,6 +6,7 @@
 __all__ = ['adam_slow', 'Optimizer', 'DenseAdam']
 
 # %% ../../nbs/51_training.optimizer.ipynb #771b538d
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +33,8 @@ def adam_slow(
 # %% ../../nbs/51_training.optimizer.ipynb #aa9eb104
 class Optimizer(Protocol):
     "Protocol between the training loop and an optimizer."
+    steps: int # Steps so far
+
     def step(self): "Use and clear the gradients."
     def settled(self) -> dict[str, Tensor]: "All parameters by name, every row up to date; training is not affected."
     def state(self) -> dict[str, Tensor]: "The optimizer's part of a checkpoint."
@@ -49,6 +52,11 @@ class Optimizer(Protocol):
 # %% ../../nbs/51_training.optimizer.ipynb #6e1e6f8b
 class DenseAdam:
     "Adam over whole matrices; rows without a gradient keep moving by momentum."
+    adam: torch.optim.Adam | None # None without parameters
+    step: Callable # Of `Optimizer`, further down
+    state: Callable
+    load: Callable
+
     def __init__(
         self,
         parameters: dict[str, Parameter], # What to optimize, by name; names of embedding matrices end in `_rd`
@@ -97,8 +105,9 @@ def state(
     self: DenseAdam,
 ) -> dict[str, Tensor]: # `<parameter>.m`, `<parameter>.v` and `steps`
     "The optimizer's part of a checkpoint."
-    used = {name: p for name, p in self.parameters.items() if p in self.adam.state}
-    moments = {f'{name}.{letter}': self.adam.state[p][key] for name, p in used.items()
+    own = self.adam.state if self.adam else {}
+    used = {name: p for name, p in self.parameters.items() if p in own}
+    moments = {f'{name}.{letter}': own[p][key] for name, p in used.items()
                for letter, key in (('m', 'exp_avg'), ('v', 'exp_avg_sq'))}
     return moments | {'steps': torch.tensor(self.steps)}
 
@@ -113,4 +122,5 @@ def load(
     for name, p in self.parameters.items():
         if f'{name}.m' in state:
             moments = dict(exp_avg=state[f'{name}.m'].clone(), exp_avg_sq=state[f'{name}.v'].clone())
+            assert self.adam is not None # there is a parameter
             self.adam.state[p] = dict(step=torch.tensor(float(self.steps), device=p.device), **moments)

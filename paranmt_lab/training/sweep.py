@@ -9,6 +9,7 @@ __all__ = ['INCOMPLETE', 'varied', 'outcome', 'field_value', 'grid', 'sweep', 'i
 import re
 from collections.abc import Callable
 from itertools import product
+from typing import cast
 
 import pandas as pd
 
@@ -54,7 +55,7 @@ def field_value(
     text:str,  # Value as text
 ) -> object:   # Value of the field's type
     "Read a value of a field."
-    kinds = {f.name: f.type for _, f in flat_fields(TrainConfig)}
+    kinds = {f.name: cast(type, f.type) for _, f in flat_fields(TrainConfig)}
     if field not in kinds or field == 'name':
         raise ValueError(f"no field {field!r} to vary; fields are {', '.join(k for k in kinds if k != 'name')}")
     words = {'true': True, 'yes': True, 'false': False, 'no': False}

@@ -58,7 +58,8 @@ def _hypothesis(source, answer):
 # %% ../../nbs/12_translate.apertium.ipynb #08029b8e
 class ApertiumEngine:
     "Apertium's rules for one pair of languages."
-    methods = ('beam',)
+    methods:tuple[str, ...] = ('beam',)
+    translate:Callable # Of `Translator`, further down
 
     def __init__(self,
         pair:str, # `spa-eng`

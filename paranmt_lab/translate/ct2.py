@@ -41,7 +41,8 @@ SHORTLIST = 'vmap.txt'  # Lists of the target pieces that each source piece may 
 
 class CTranslate2Engine:
     "A converted Marian model."
-    methods = ('beam', 'alternatives', 'sample')
+    methods:tuple[str, ...] = ('beam', 'alternatives', 'sample')
+    translate:Callable # Of `Translator`, further down
 
     def __init__(self,
         folder:Path,            # Folder of the converted model

@@ -248,6 +248,7 @@ def prepare(
     "Train the subwords and write the arrays; nothing where that is done."
     path = run.folder / 'prepared.json'
     if path.exists(): return read_json(path)
+    assert division is not None, f'expected the pairs of {run.name}, which is not prepared'
     with atomic(run.folder / 'held-out.parquet') as f: division.held.to_parquet(f, index=False)
     pieces = make_pieces(run.folder, config, division.train)
     _write_arrays(run.folder / 'train.npz', pieces, division.train, division.weights)
@@ -265,6 +266,12 @@ def _write_arrays(path, pieces, pairs, weights=None):
 
 class Arrays:
     "Both sides of a bitext as flat piece ids."
+    source:np.ndarray    # int32, ids of all sources
+    source_at:np.ndarray # int64[n + 1], where each begins
+    target:np.ndarray    # The same of the targets
+    target_at:np.ndarray
+    weights:np.ndarray   # float64[n], times each pair is seen in an epoch
+
     def __init__(self,
         path:Path, # `.npz` written by `prepare`
     ):

@@ -80,7 +80,7 @@ def translate_corpus(
     s = s or settings()
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     key = engine if isinstance(engine, str) else ''
-    model = open_model(key, s, 'Translator') if key else engine
+    model = open_model(engine, s, 'Translator') if isinstance(engine, str) else engine
     if not key: s, cluster = replace(s, workers=1), '' # an engine that has no name cannot be opened by other processes
     require_whole(bitext, readable=False)
     if not bitext.shards: raise ValueError(f'corpus {bitext.name!r} is empty; import a bitext into it first')

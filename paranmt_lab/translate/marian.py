@@ -135,7 +135,8 @@ def marian_of_ct2(
 # %% ../../nbs/12_translate.marian.ipynb #b6310b25
 class MarianEngine:
     "A Marian model of Transformers."
-    methods = ('beam', 'diverse', 'sample')
+    methods:tuple[str, ...] = ('beam', 'diverse', 'sample')
+    translate:Callable # Of `Translator`, further down
 
     def __init__(self,
         folder:Path,           # Folder of a Transformers model, or of a CTranslate2 model

@@ -97,8 +97,8 @@ def write_parts(
         future, ahead = None, _read(0)
         for k, part in enumerate(todo):
             if stopping(): break
-            sources, ahead = ahead.result(), _read(k + 1)
-            table = translate_part(engine, *sources, job.decoding, advance)
+            (numbers, sources), ahead = ahead.result(), _read(k + 1)
+            table = translate_part(engine, numbers, sources, job.decoding, advance)
             if future: future.result()
             future = disk.submit(_store, cache, part, table)
         if future: future.result()

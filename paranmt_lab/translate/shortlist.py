@@ -7,7 +7,7 @@ __all__ = ['PIECE', 'NOTE', 'model1_slow', 'model1', 'candidates', 'learn_candid
 
 # %% ../../nbs/22_translate.shortlist.ipynb #36cdf558
 import shutil
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +30,9 @@ def model1_slow(
     rounds:int=4,                      # Rounds of expectation and maximisation
 ) -> dict[tuple, float]:               # (source piece, target piece) to the probability of the second given the first
     "Model 1 with dictionaries, to compare with."
-    chance = defaultdict(lambda: 1.)
+    chance:dict[tuple, float] = defaultdict(lambda: 1.)
     for _ in range(rounds):
-        count, total = Counter(), Counter()
+        count, total = defaultdict(float), defaultdict(float)
         for source, target in pairs:
             for e in target:
                 whole = sum(chance[f, e] for f in source)
@@ -141,7 +141,8 @@ def learn_candidates(
     if not len(rows):
         raise ValueError(f'no pair of a source and a reference to learn a shortlist from ({_in_words(counts)}); '
                          'name a bitext that has both, and leave fewer domains out')
-    return model1(*(_some(*side, rows) for side in sides), tuple(map(len, spms)), rounds, show), counts
+    source, target = (_some(*side, rows) for side in sides)
+    return model1(source, target, (len(spms[0]), len(spms[1])), rounds, show), counts
 
 # %% ../../nbs/22_translate.shortlist.ipynb #3ab5eccf
 def _short(sides, longest):

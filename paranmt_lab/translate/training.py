@@ -98,6 +98,8 @@ def translation_loss(
 # %% ../../nbs/21_translate.training.ipynb #27658348
 class Seq2SeqLearner(Learner):
     "A model that reads one sentence and writes another, its optimiser and the average of its weights."
+    evaluate:Callable # Of `Learner`, further down
+
     def __init__(self,
         config:NmtConfig,         # Config of the run
         vocabulary:int,           # Pieces, the pad not counted
@@ -105,7 +107,7 @@ class Seq2SeqLearner(Learner):
         processes:Processes|None=None, # Those that train together; None: this one alone, on the CPU
     ):
         torch.manual_seed(config.seed)
-        self.config, self.prepared, self.processes = config, data, processes or Processes()
+        self.config, self._data, self.processes = config, data, processes or Processes()
         self.vocabulary = vocabulary
         self.at, self.share = Position(), 1. # share of the pairs that this epoch draws from
         self.device = self.processes.device
@@ -116,8 +118,13 @@ class Seq2SeqLearner(Learner):
                                       fused=True)
 
     folder_name = 'transformers' # Folder of the finished model in the run
-    prepare = staticmethod(prepare)    # Turns divided pairs into arrays
-    read = staticmethod(read_prepared) # Reads these arrays
+    prepare:Callable = staticmethod(prepare)    # Turns divided pairs into arrays
+    read:Callable = staticmethod(read_prepared) # Reads these arrays
+
+    @property
+    def prepared(self) -> Prepared: # What the run reads
+        assert self._data is not None, 'expected the data of a run'
+        return self._data
 
     def build(self):
         model = build_model(self.config, self.vocabulary)
@@ -127,12 +134,11 @@ class Seq2SeqLearner(Learner):
     def hold_pad(self): hold_pad(self.model)
 
     def loss(self,
-        model:nn.Module,        # Model
-        source_BS:torch.Tensor, # Source pieces, padded
-        target_BT:torch.Tensor, # Target pieces, padded
-        smoothing:float=0.,     # Label smoothing
-    ) -> torch.Tensor:          # Sum over all target pieces
-        return translation_loss(model, source_BS, target_BT, smoothing)
+        model:nn.Module,      # Model
+        *batch:torch.Tensor,  # Of `Arrays.batch`
+        smoothing:float=0.,   # Label smoothing
+    ) -> torch.Tensor:        # Sum over all target pieces
+        return translation_loss(model, *batch, smoothing=smoothing)
 
     def write(self,
         model:nn.Module, # Model in evaluation mode
@@ -195,7 +201,7 @@ def gradient(self:Seq2SeqLearner,
         return torch.zeros(()), pieces
     batch = [x.to(self.device) for x in train.batch(own, self.vocabulary)]
     with half_precision(self.device, c.bf16), varied_shapes(self.device):
-        loss = self.loss(self.model, *batch, c.label_smoothing)
+        loss = self.loss(self.model, *batch, smoothing=c.label_smoothing)
     (loss / pieces).backward()
     return loss.detach(), pieces
 
@@ -425,7 +431,7 @@ def ship(
         raise ValueError(f'Transformers and CTranslate2 agree on {same:.0%} of {compare} sentences only; '
                          'look for a <pad> row that is not zero')
     convert(run.folder / 'transformers', out, quantization)
-    bleu = bleu_by_domain(CTranslate2Engine(out, threads=os.cpu_count()), held_out, beam_size)
+    bleu = bleu_by_domain(CTranslate2Engine(out, threads=os.cpu_count() or 1), held_out, beam_size)
     with atomic(out / 'README.md') as part:
         part.write_text(card(run, bleu, same, command, quantization, beam_size), encoding='utf-8')
     return bleu
