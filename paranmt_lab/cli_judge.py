@@ -35,7 +35,9 @@ def score_(
     data = open_corpus(corpus, s)
     summary = score(data, measures or (), models, workers=s.workers, cluster=cluster)
     if len(summary): show_table(summary, f'Measures of {corpus}', digits=3)
-    for note in summary.attrs['notes']: show_note(note[0].upper() + note[1:] + '.', 'yellow')
+    for note in summary.attrs['notes']: show_note(f'{note}.', 'yellow')
+    if not summary.attrs['is_new']:
+        show_note('Nothing was computed: all values were there. After changing a function, raise `version` in its row.')
     if not (left := summary.attrs['left']): return
     lacking = ', '.join(f'{measure} {pairs:,}' for measure, pairs in left.items())
     show_note(f'Stopped. Of {data.rows:,} pairs are still without a value: {lacking}. The same command resumes.',

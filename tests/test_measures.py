@@ -267,7 +267,7 @@ def test_a_measure_without_any_value_says_which_column_is_missing(tmp_path):
     corpus = Corpus.create('talk', replace(settings(), workspace=tmp_path))
     corpus.write_pairs(0, dict(reference=['Where?', 'Yes.'], translation=['Where is it?', 'No.']))
     notes = score(corpus, ['copied_source', 'unigram_overlap'], show=False).attrs['notes']
-    assert notes == ['copied_source has no value in any pair of talk: no pair has a source']
+    assert notes == ['copied_source has no value in any of the 2 pairs of corpus talk: no pair has a source']
     assert score(corpus, show=False).attrs['notes'] == []  # nobody asked for it by name
 
 

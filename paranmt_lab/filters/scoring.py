@@ -346,7 +346,7 @@ def score(
     workers:int=1,          # Processes
     cluster:str='',         # `ray` spreads the shards over a cluster; nothing stays on this machine
     show:bool|None=None,    # Draw a progress bar; None: on a terminal
-) -> pd.DataFrame: # measure, pairs, no_value, low, high, mean, sd; `attrs`: `left`, what is incomplete, and `notes`
+) -> pd.DataFrame: # measure, pairs, no_value, low, high, mean, sd; `attrs`: `left`, `notes`, `is_new` (any computed)
     "Compute what is missing of some measures, shard by shard; stopped, it can be resumed."
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to score: import some first')
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
@@ -356,17 +356,19 @@ def score(
     check_columns(names)
     with locked(corpus.folder):
         passes = _passes(corpus, names, models)
+        is_new = False
         for columns, by in passes:
             columns = [n for n in columns if n not in PAIRS.names]
-            _fill(corpus, columns, by, workers, cluster, show)
+            is_new |= _fill(corpus, columns, by, workers, cluster, show)
             if any(map(corpus.missing, columns)): break # a stop was requested
         table = _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
         table.attrs['notes'] += _without_values(corpus, table, measures)
+        table.attrs['is_new'] = is_new
         return table
 
 # %% ../../nbs/32_filters.scoring.ipynb #8f01b344
 def _fill(corpus, names, models, workers, cluster, show):
-    "Compute what is missing of some columns, as the only process that does so."
+    "Compute what is missing of some columns, as the only process that does so; whether anything was."
     facts = {name: _facts(name, models) for name in names}
     for name in names: _check_model(corpus, name, facts[name])
     due = [name for name in names if corpus.missing(name) or _outdated(corpus.manifest(f'score-{name}'), facts[name])]
@@ -374,11 +376,13 @@ def _fill(corpus, names, models, workers, cluster, show):
     instances = _opened(models, settings())
     notes = {kind: _notes(model, corpus) for kind, model in instances.items()}
     for name in names: _begin(corpus, name, facts[name] | notes.get(model_kind(name), {}))
-    if not (tasks := _tasks(corpus, names)): return
+    if not (tasks := _tasks(corpus, names)): return False
     with Progress(sum(corpus.sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder, show=show) as progress:
-        if not cluster and (workers == 1 or len(tasks) == 1): return _here(corpus.folder, tasks, instances, progress)
-        del instances
-        _elsewhere(corpus.folder, tasks, models, workers, cluster, progress)
+        if not cluster and (workers == 1 or len(tasks) == 1): _here(corpus.folder, tasks, instances, progress)
+        else:
+            del instances
+            _elsewhere(corpus.folder, tasks, models, workers, cluster, progress)
+    return True
 
 # %% ../../nbs/32_filters.scoring.ipynb #7d621122
 def _notes(model, corpus):
@@ -404,7 +408,7 @@ def _without_values(corpus, table, measures):
         takes = [a.name for a in all_arguments(name.partition('@')[0]) if a.kind in ('column', 'tokens', 'characters')]
         lacking = [c for c in takes if not corpus.query(f'SELECT count({c}) AS n FROM pairs').n[0]]
         why = f': no pair has a {lacking[0]}' if lacking else ''
-        yield f'{name} has no value in any pair of {corpus.name}{why}'
+        yield f'{name} has no value in any of the {corpus.rows:,} pairs of corpus {corpus.name}{why}'
 
 # %% ../../nbs/32_filters.scoring.ipynb #37c8fb92
 def score_columns(
