@@ -38,10 +38,10 @@ def test_each_sentence_keeps_its_own_tree_whatever_stands_beside_it():
 def test_trees_of_real_sentences():
     path = settings().resources / 'train/bitext/cs-en.parquet'
     if not path.exists(): pytest.skip('the Czech bitext is not among the resources')
-    texts = pd.read_parquet(path, columns=['reference']).reference.sample(150, random_state=3).tolist()
+    texts = pd.read_parquet(path, columns=['reference']).reference.sample(60, random_state=3).tolist()
     trees = LinkParser().parse(texts)
     found = [tree for tree in trees if tree]
-    assert len(found) > 130
+    assert len(found) > 52
     whole = LinkParser(whole=True).parse(texts)
     assert sum(t is not None for t in whole) < len(found)
     assert all(b is None or a is not None for a, b in zip(trees, whole))

@@ -479,6 +479,7 @@ runpy.run_path(sys.argv[0], run_name='__main__')
 """
 
 
+@pytest.mark.soak
 def test_the_benchmark_for_gpus_runs_where_there_is_nothing_but_torch_and_numpy():
     "A few small steps on the CPU, all other packages hidden."
     script = Path(__file__).parent / 'benchmarks/training_gpu.py'
