@@ -140,7 +140,7 @@ def corpus_import(
 def corpus_index(
     corpus:str, # Scored corpus
 ):
-    "Prepare a corpus for the app: sort its measures, write its pairs in small blocks. The same command resumes."
+    "Prepare a corpus for the app: order its measures, write small blocks, index the words. The same command resumes."
     from paranmt_lab.browsing.index import index_corpus, missing_parts
     [data] = _opened([corpus])
     before = missing_parts(data)
