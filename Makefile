@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@if [ -L .venv ]; then echo "The linked .venv is left as it is: make setup in $$(realpath .venv/..) installs what is missing"; \
 	elif [ "$$($(REQUIREMENTS))" = "$$(cat $@ 2>/dev/null)" ]; then touch $@; \
 	else set -x; test -x $(BIN)/python || $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' && $(REQUIREMENTS) > $@; fi
+	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' && { set +x; } 2>/dev/null && $(REQUIREMENTS) > $@; fi
 
 setup: $(READY) ## Create .venv and install everything
 

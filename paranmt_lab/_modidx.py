@@ -938,6 +938,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                     'paranmt_lab/browsing/search.py'),
                                              'paranmt_lab.browsing.search._tasks': ( 'browsing.search.html#_tasks',
                                                                                      'paranmt_lab/browsing/search.py'),
+                                             'paranmt_lab.browsing.search._words_like': ( 'browsing.search.html#_words_like',
+                                                                                          'paranmt_lab/browsing/search.py'),
                                              'paranmt_lab.browsing.search._words_of': ( 'browsing.search.html#_words_of',
                                                                                         'paranmt_lab/browsing/search.py'),
                                              'paranmt_lab.browsing.search.blocks_with': ( 'browsing.search.html#blocks_with',

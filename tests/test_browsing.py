@@ -79,8 +79,6 @@ def test_an_id_that_is_not_there_is_named(corpus):
         Browsing(corpus.folder).pairs_by_id([2_000_000_030])
 
 
-
-
 def test_the_index_of_words_finds_what_reading_all_texts_finds(tmp_path):
     "Letters in the middle of words, over spaces, at both ends, in any case and of any alphabet."
     rng, pieces = np.random.default_rng(0), ['a', 'b', 'A', 'ab', 'ü', 'Ü', ' ', ' ', '-', 'abba', 'İ', 'straße']

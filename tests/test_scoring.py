@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from command import paranmt
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.filters import scoring
 from paranmt_lab.filters.scoring import score
@@ -194,6 +195,14 @@ def test_an_older_corpus_is_not_scored_again(corpora):
     corpus.write_manifest(stage, said[stage] | dict(encoder=dict(name='mine', checksum='0' * 16)))
     with pytest.raises(ValueError, match='give this encoder another name, or drop'):
         score(corpus, names, {'mine': encoder}, show=False)
+
+
+def test_the_command_says_when_all_values_were_there(corpora):
+    corpus = talk(corpora(), 1, 20)
+    line, place = f'score {corpus.name} trigram_overlap', dict(PARANMT_WORKSPACE=str(corpus.folder.parents[1]))
+    first, second = paranmt(line, **place), paranmt(line, **place)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert 'Nothing was computed' not in first.stdout and 'Nothing was computed: all values were there' in second.stdout
 
 
 # ---- killed, stopped, by several processes

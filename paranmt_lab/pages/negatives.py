@@ -17,6 +17,7 @@ import pandas as pd
 import streamlit as st
 import torch
 
+# %% ../../nbs/62_pages.negatives.ipynb #5d1f0c77
 from paranmt_lab.annotation.store import (
     SENTENCES,
     EventLog,
