@@ -8,10 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.encoders.gran import Gran
+from paranmt_lab.encoders.cosines import cosine_gradient
+from paranmt_lab.encoders.gran import Gran, _gated_means_back
 from paranmt_lab.encoders.layers import tensors
 from paranmt_lab.encoders.names import JOINS, POOLINGS
-from paranmt_lab.encoders.recurrent import Lstm, shares, steps_of
+from paranmt_lab.encoders.recurrent import Lstm, _lstm_row, _lstm_row_back, shares, steps_of
 from paranmt_lab.text import pack
 
 ROWS, DIM, HIDDEN = 12, 7, 5
@@ -283,3 +284,42 @@ def test_threads_change_only_the_order_of_sums(name):
         torch.testing.assert_close(vector_nd, found[1][0], atol=2e-6, rtol=0)
         for key, expected in found[1][1].items():
             torch.testing.assert_close(gradient[key], expected, atol=2e-4, rtol=2e-4)
+
+
+def kernels_and_arrays(h, dtype):
+    "Kernels that write into arrays, with arguments of `h` numbers a row."
+    rng = np.random.default_rng(h)
+    def numbers(*shape): return rng.standard_normal(shape).astype(dtype)
+    def shares_of(*shape): return rng.random(shape).astype(dtype)
+    place_t, offsets, left, right = np.array([0, 2, 2, 1, 0]), np.array([0, 3, 3, 5]), np.arange(3), np.array([3, 4, 1])
+    yield _gated_means_back, [numbers(3, h), numbers(3, h), shares_of(5, h), place_t, offsets,
+                              numbers(3, h), numbers(3, h), numbers(5, h)]
+    yield _lstm_row, [numbers(4 * h), numbers(3, h), numbers(h), numbers(4 * h), numbers(h), numbers(h)]
+    yield _lstm_row_back, [shares_of(4 * h), numbers(h), numbers(h), numbers(3, h), numbers(h), numbers(h),
+                           numbers(4 * h), numbers(3, h)]
+    yield cosine_gradient, [numbers(5, h), left, right, 1 + shares_of(5), numbers(3), numbers(3), numbers(5, h)]
+
+
+def laid_out(arrays, rng):
+    "Copies of arrays in one piece of memory, in a random order and with random gaps."
+    memory = np.zeros(sum(array.nbytes + 64 for array in arrays), np.uint8)
+    copies, at = [None] * len(arrays), 0
+    for k in rng.permutation(len(arrays)):
+        end = at + arrays[k].nbytes
+        copies[k] = memory[at:end].view(arrays[k].dtype).reshape(arrays[k].shape)
+        copies[k][...] = arrays[k]
+        at = end + -end % 8 + 8 * int(rng.integers(5))
+    return copies
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('h', [4, 13, 32])
+def test_kernels_give_the_same_bits_wherever_their_arrays_lie(h, dtype):
+    rng = np.random.default_rng(0)
+    for kernel, arrays in kernels_and_arrays(h, dtype):
+        results = set()
+        for _ in range(500):
+            copies = laid_out(arrays, rng)
+            kernel(*copies)
+            results.add(b''.join(copy.tobytes() for copy in copies))
+        assert len(results) == 1, f'{kernel.__name__}: {len(results)} results by the places of its arrays'

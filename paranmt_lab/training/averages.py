@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from ..encoders.cosines import cosine_gradient, cosines_into
+from ..encoders.cosines import cosine_gradient, cosines_into, dot
 from ..encoders.kernels import compiled
 from ..encoders.means import means
 from ..encoders.numbering import Numbering, number_tokens, occurrences, slot_table, within
@@ -75,17 +75,16 @@ def gather(
 def _beside(x_nd, at, out_nm, length_n):
     "Write vectors at unit length into the columns from `at` on, and their lengths."
     for s in range(len(x_nd)):
-        x, out, square = x_nd[s], out_nm[s, at:at + x_nd.shape[1]], np.float32(0)
-        for d in range(len(x)): square += x[d] * x[d]
-        length_n[s] = max(np.sqrt(square), np.float32(1e-12))
+        x, out = x_nd[s], out_nm[s, at:at + x_nd.shape[1]]
+        length_n[s] = max(np.sqrt(dot(x, x)), np.float32(1e-12))
         for d in range(len(x)): out[d] = x[d] / length_n[s]
 
 @compiled
 def _back_beside(d_nm, out_nm, length_n, at, d_nd):
     "Gradient of the vectors from that of the columns from `at` on."
     for s in range(len(d_nd)):
-        g, u, d_d, along = d_nm[s, at:at + d_nd.shape[1]], out_nm[s, at:at + d_nd.shape[1]], d_nd[s], np.float32(0)
-        for d in range(len(g)): along += g[d] * u[d]
+        g, u, d_d = d_nm[s, at:at + d_nd.shape[1]], out_nm[s, at:at + d_nd.shape[1]], d_nd[s]
+        along = dot(g, u)
         for d in range(len(g)): d_d[d] = (g[d] - along * u[d]) / length_n[s]
 
 # %% ../../nbs/51_training.averages.ipynb #cb4e0fc1

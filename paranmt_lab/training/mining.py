@@ -17,12 +17,12 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from ..encoders.cosines import cosines_of
-from ..encoders.kernels import compiled
+from ..encoders.kernels import compiled, compiled_sum
 from ..encoders.threads import faster
 from .megabatch import POOLS, REFERENCE, Pool, cosine
 
 # %% ../../nbs/50_training.mining.ipynb #8d7a0799
-@compiled
+@compiled_sum
 def _centre(unit_nd, mean_d, along_n, length_n):
     "Of what a mean leaves of each vector, the product with the mean and the length."
     for i in range(len(unit_nd)):
@@ -137,7 +137,7 @@ def _floor(least, error, share, lift):
 # %% ../../nbs/50_training.mining.ipynb #cfaf6209
 STRETCH = 128
 
-@compiled
+@compiled_sum
 def _dot(u, v):
     total = 0.0
     for d in range(len(u)): total += np.float64(u[d]) * np.float64(v[d])
