@@ -20,14 +20,16 @@ from paranmt_lab.pages import (
     score_ranges,
     training,
 )
+from paranmt_lab.pages.links import know_pages, name_tab
 from paranmt_lab.pages.parts import show_errors
 from paranmt_lab.settings import settings
 
-st.set_page_config(page_title='ParaNMT Lab', page_icon=Path(__file__).parent / '.streamlit/icon.svg', layout='wide')
+st.set_page_config(page_title=st.session_state.get('_tab', 'ParaNMT Lab'), layout='wide',
+                   page_icon=Path(__file__).parent / '.streamlit/icon.svg')
 def home(**address): return st.Page(overview.page, title='Overview', icon=':material/dashboard:', **address)
 def rating(**address): return st.Page(annotate.page, title='Annotate', icon=':material/rate_review:', **address)
 with show_errors():
-    page = st.navigation([
+    pages = [
         # the second for an address that somebody noted
         home(default=True), home(url_path='overview', visibility='hidden'),
         st.Page(back_translation.page, title='Back-translation', icon=':material/translate:',
@@ -48,8 +50,10 @@ with show_errors():
         st.Page(results.page, title='Results', url_path='sts-results', visibility='hidden'),
     ] if access.researcher(settings()) else [
         # the second for the link of a campaign
-        rating(default=True), rating(url_path='annotate', visibility='hidden')],
-        expanded=True)  # every page is seen: more than ten are otherwise folded
+        rating(default=True), rating(url_path='annotate', visibility='hidden')]
+    page = st.navigation(pages, expanded=True)  # every page is seen: more than ten are otherwise folded
+    know_pages(pages)
     access.show_account()
     access.return_to_address()
-    page.run()
+    try: page.run()
+    finally: name_tab(page.title)

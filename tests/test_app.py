@@ -685,6 +685,10 @@ def test_negatives(page, workspace):
     page.tab.locator('h1').click()
     page.after(page.tab.keyboard.press, 'n')
     assert page.address_bar()['probe'] != ['30']
+    assert page.tab.title() == 'Mega-batch negatives · word-trigram-m20 · ParaNMT Lab'
+    probe = page.address_bar()['probe']
+    page.after(page.tab.get_by_role('link', name='Pair of the probe').click)
+    assert page.address_bar()['pair'] == probe and page.tab.title().startswith('Score ranges · ')
 
 
 def test_how_often_negatives_are_false(page, workspace):

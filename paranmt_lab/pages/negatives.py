@@ -33,6 +33,7 @@ from ..jobs.provenance import fingerprint
 from ..jobs.run import Run, list_runs
 from ..models import identity_of, models_at_hand
 from .access import signed_in
+from .links import page_links
 from .negatives_false import SIZES, choose_second, show_false_negatives
 from paranmt_lab.pages.parts import (
     choose,
@@ -280,6 +281,9 @@ def _in_hand(s, run, row, of, other, **where):
         cosines = {name: round(float(row[name]), 6) for name in ('cosine', 'cosine_partner')}
         sentences = dict(sentence=row.sentence, partner=row.partner, negative=row.negative)
         _flag_button(s, run, of, other, sentences | cosines | where)
+        probe = dict(corpus=run.config['corpus'], sentence=row.sentence, encoder=f'run:{run.name}')
+        page_links(('Pair of the probe', 'score-ranges', dict(corpus=run.config['corpus'], pair=of[0])),
+                   ('Neighbours of the probe', 'neighbours', probe), ('Training', 'training', dict(runs=run.name)))
 
 # %% ../../nbs/62_pages.negatives.ipynb #49154173
 def _flag_list(s, corpus):
