@@ -35,7 +35,8 @@ from typer.testing import CliRunner
 from command import paranmt
 from paranmt_lab.annotation import store
 from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, disputes
-from paranmt_lab.annotation.answers import comment, discard, revise, skip, submit, undo
+from paranmt_lab.annotation.admission import campaign_state, has_begun, set_state
+from paranmt_lab.annotation.answers import comment, discard, retract, revise, skip, submit, undo
 from paranmt_lab.annotation.campaigns import (
     Campaign,
     CampaignThere,
@@ -46,7 +47,7 @@ from paranmt_lab.annotation.campaigns import (
     keep_campaign,
 )
 from paranmt_lab.annotation.exports import answer_table, export, import_answers, read_answers
-from paranmt_lab.annotation.queue import next_item
+from paranmt_lab.annotation.queue import next_item, take_up
 from paranmt_lab.annotation.replay import derived_rows, rebuild
 from paranmt_lab.annotation.store import (
     Damaged,
@@ -61,7 +62,7 @@ from paranmt_lab.annotation.store import (
     run,
 )
 from paranmt_lab.annotation.table3 import paper_table, strong_pairs
-from paranmt_lab.annotation.turn import HOLDING, REASONS, Empty, Refused, Task
+from paranmt_lab.annotation.turn import HOLDING, REASONS, Empty, Refused, Task, begin_turn
 from paranmt_lab.annotation.views import label_patterns, own_answers, progress, ratings
 from paranmt_lab.cli_annotate import annotate_app, campaign_status
 from paranmt_lab.corpus import Corpus
@@ -323,7 +324,9 @@ class Model:
     def reply(self, who, item, now, state, **said):
         return self.unless_refused(lambda: self._reply(who, item, state, **said), now)
     def skip(self, who, item, now): return self.unless_refused(lambda: self._skip(who, item), now)
-    def revise(self, who, item, now, labels): return self.unless_refused(lambda: self._revise(who, item, labels), now)
+    def change(self, who, item, now, kind, **said):
+        return self.unless_refused(lambda: self._change(who, item, kind, **said), now)
+    def take_up(self, who, item, now): return self.unless_refused(lambda: self._take_up(who, item, now), now)
     def undo(self, who, now): return self.unless_refused(lambda: self._undo(who, now), now)
     def known(self, who, item, now):
         return self.unless_refused(lambda: 'commented' if (item, who) in self.state else 'refused', now)
@@ -339,16 +342,25 @@ class Model:
         self.acts[who].append((self.put(item, who, 'skipped'), item, 'skipped', None))
         return 'skipped'
 
-    def _revise(self, who, item, labels):
-        if (before := self.state.get((item, who), {})).get('state') != 'rated': return 'refused'
-        self.acts[who].append((self.put(item, who, 'rated', labels=labels), item, 'revised', before['labels']))
-        return 'revised'
+    def _change(self, who, item, kind, **said):
+        if (before := self.state.get((item, who), {})).get('state') not in ('rated', 'discarded'): return 'refused'
+        state = 'rated' if kind == 'revised' else 'discarded'
+        former = {k: v for k, v in before.items() if k != 'tick'}
+        self.acts[who].append((self.put(item, who, state, **said), item, kind, former))
+        return kind
+
+    def _take_up(self, who, item, now):
+        before = self.state.get((item, who), {}).get('state')
+        if before not in ('leased', 'skipped', 'late', 'expired'): return 'refused'
+        if before != 'leased' and not self.free(item): return 'refused'
+        self.lease(item, who, now)
+        return item
 
     def _undo(self, who, now):
         if not self.acts[who]: return 'refused'
-        _, item, kind, labels = self.acts[who].pop()
-        if kind == 'revised': self.put(item, who, 'rated', labels=labels)
-        elif kind in ('rated', 'discarded') or self.free(item): self.lease(item, who, now)
+        _, item, kind, former = self.acts[who].pop()
+        if former: self.put(item, who, **former)
+        elif self.state[item, who]['state'] in HOLDING or self.free(item): self.lease(item, who, now)
         else: self.put(item, who, 'expired')
         return 'undone'
 
@@ -422,7 +434,20 @@ class Queue(RuleBasedStateMachine):
     def revise(self, who, which, strength, fluency):
         item = which % len(self.model.items) + 1
         assert (self.told(lambda: revise(self.log, self.name, who, item, strength, fluency))
-                == self.model.revise(who, item, self.clock(), (strength, fluency)))
+                == self.model.change(who, item, self.clock(), 'revised', labels=(strength, fluency)))
+
+    @rule(who=PEOPLE, which=st.integers(0, 11), reason=st.sampled_from(REASONS))
+    def retract(self, who, which, reason):
+        item = which % len(self.model.items) + 1
+        assert (self.told(lambda: retract(self.log, self.name, who, item, reason))
+                == self.model.change(who, item, self.clock(), 'retracted'))
+
+    @rule(who=PEOPLE, which=st.integers(0, 11))
+    def take_up(self, who, which):
+        item = which % len(self.model.items) + 1
+        wanted = self.model.take_up(who, item, self.clock())
+        try: assert take_up(self.log, self.name, who, item).item == wanted
+        except Refused: assert wanted == 'refused'
 
     @rule(who=PEOPLE, which=st.integers(0, 11))
     def skip(self, who, which):
@@ -565,7 +590,7 @@ def test_nobody_reads_or_writes_for_somebody_else(url):
 FILLS = '''
 import resource, sys
 from paranmt_lab.annotation.answers import submit
-from paranmt_lab.annotation.queue import next_item
+from paranmt_lab.annotation.queue import next_item, take_up
 from paranmt_lab.annotation.store import EventLog, StoreError
 log = EventLog(sys.argv[1])
 next_item(log, 'talk', 'ann')
@@ -600,7 +625,7 @@ def test_on_a_full_disk_what_was_called_saved_is_there(tmp_path):
 CLOSED = '''
 import os, sys
 from pathlib import Path
-from paranmt_lab.annotation.queue import next_item
+from paranmt_lab.annotation.queue import next_item, take_up
 from paranmt_lab.annotation.views import ratings
 from paranmt_lab.annotation.store import EventLog
 EventLog(f'sqlite:///{sys.argv[2]}/warm.sqlite').append('x', 'ann', {})
@@ -843,7 +868,7 @@ def test_an_older_database_is_brought_up_to_date_with_nothing_lost(tmp_path):
     log = EventLog(f'sqlite:///{tmp_path}/a.sqlite')
     assert log.ask('SELECT time, annotator, kind, payload FROM events ORDER BY id').all() == rows
     assert len(false_negatives(log, 'talk')) == 400
-    assert log.ask('SELECT version FROM schema').scalars().all() == [1]
+    assert log.ask('SELECT version FROM schema').scalars().all() == [1, 2]
     assert flag(log, 'ann', 'talk', (1, 'reference'), (2, 'translation'), False) == 501
     keep_campaign(log, Campaign('talk', guidelines=''), pairs(2))
     for sql in ('DELETE FROM events', "UPDATE events SET annotator = 'eve'",
@@ -853,6 +878,70 @@ def test_an_older_database_is_brought_up_to_date_with_nothing_lost(tmp_path):
     with (closing(sqlite3.connect(tmp_path / 'a.sqlite')) as db,
           pytest.raises(sqlite3.IntegrityError, match='never replaced')):
         db.execute("REPLACE INTO events (id, time, annotator, kind, payload) VALUES (1, '', '', '', '')")
+
+
+def test_a_campaign_of_version_1_goes_on(url, monkeypatch):
+    "A revision of version 1 is still undone; the campaign is open; raters who had pairs are not asked to read again."
+    monkeypatch.setattr(store, 'MIGRATIONS', store.MIGRATIONS[:1])
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', overlap=1, guidelines='Rate.'), pairs(3))
+    submit(log, 'talk', 'ann', next_item(log, 'talk', 'ann').item, 3, 3, 't')
+    with begin_turn(log, 'talk', 'ann') as turn:
+        turn.record('revised', 1, dict(strength=1, fluency=2, seconds=.1, before=[3, 3]))
+    monkeypatch.undo()
+    log = EventLog(url)
+    assert log.ask('SELECT version FROM schema ORDER BY version').scalars().all() == [1, 2]
+    rebuilt(log)
+    assert campaign_state(log, 'talk').is_open and has_begun(log, 'talk', 'ann') and not has_begun(log, 'talk', 'bob')
+    assert ratings(log, 'talk')[['strength', 'fluency']].values.tolist() == [[1, 2]]
+    undo(log, 'talk', 'ann')
+    assert ratings(log, 'talk')[['strength', 'fluency']].values.tolist() == [[3, 3]]
+
+
+def haste(log, who):
+    "Answer until the campaign is closed."
+    while True:
+        task = next_item(log, 'talk', who)
+        if isinstance(task, Empty):
+            if task.why == 'closed': return
+            time.sleep(.005)
+            continue
+        try: submit(log, 'talk', who, task.item, 1, 1, f'{task.item}')
+        except Refused as e: assert 'paused' in str(e) or 'closed' in str(e)
+
+
+def stopping(url):
+    "A process that pauses, opens and closes a campaign at work."
+    if pid := os.fork(): return pid
+    try:
+        log = EventLog(url)
+        while len(log.events('rated')) < 20: time.sleep(.01)
+        for state in ('paused', 'open', 'closed'):
+            set_state(log, 'talk', state, 'researcher')
+            time.sleep(.05)
+        os._exit(0)
+    finally: os._exit(1)
+
+
+def test_no_answer_is_after_a_pause_or_the_end(url):
+    "Raters at full speed, a researcher in another process: the log has no answer between a pause and its end."
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', overlap=3, guidelines=''), pairs(400))
+    pid = stopping(url)
+    threads = [threading.Thread(target=haste, args=(log, f'{k}')) for k in range(4)]
+    for t in threads: t.start()
+    for t in threads: t.join(60)
+    assert os.waitpid(pid, 0)[1] == 0 and not any(t.is_alive() for t in threads)
+    state, against = 'open', []
+    for e in log.events(campaign='talk').itertuples():
+        state = e.payload['state'] if e.kind == 'campaign state' else state
+        if state != 'open' and e.kind in ('rated', 'assigned'): against.append(e)
+    assert state == 'closed' and not against and 20 <= len(ratings(log, 'talk')) < 1200
+    for call in (lambda: revise(log, 'talk', '0', 1, 2, 2), lambda: undo(log, 'talk', '0'),
+                 lambda: comment(log, 'talk', '0', 1, 'x'), lambda: retract(log, 'talk', '0', 1, 'OCR'),
+                 lambda: take_up(log, 'talk', '0', 1), lambda: skip(log, 'talk', '0', 1)):
+        with pytest.raises(Refused, match='closed'): call()
+    rebuilt(log)
 
 
 def test_a_migration_that_dies_half_way_never_began(tmp_path, monkeypatch):
@@ -870,7 +959,7 @@ def test_a_newer_database_is_refused_and_left_alone(url):
     log = EventLog(url)
     log.append('x', 'ann', {})
     with log.writing() as db: run(db, "INSERT INTO schema (version, time) VALUES (7, '2031')")
-    with pytest.raises(NewerSchema, match='schema 7, this version of ParaNMT Lab knows up to 1: '
+    with pytest.raises(NewerSchema, match='schema 7, this version of ParaNMT Lab knows up to 2: '
                        'nothing was changed; update the workbench'):
         EventLog(url)
     assert len(log) == 1

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from .admission import insert_state, state_in
 from .campaigns import Campaign, campaign_definition, campaign_in, insert_campaign, list_campaigns
 from .exports import add_answers, answer_table
 from .replay import rebuild_in
@@ -35,13 +36,14 @@ def _backup(path) -> Iterator[EventLog]:
             raise ValueError(f'{path} cannot be read as a backup; expected {kind}, an SQLite database') from error
 
 def _content(path, name):
-    "Definition, strata, items and answers of a campaign of a backup."
+    "Definition, strata, items, answers and state of a campaign of a backup."
     with _backup(path) as old:
         with old.reading() as db:
             plan, strata = campaign_in(db, name), campaign_definition(db, name)['strata']
+            state = state_in(db, name)
             items = [dict(row._mapping) for row in run(db, f'SELECT {_COLUMNS} FROM items WHERE campaign = :c', c=name)]
         table = answer_table(old, name)
-    return plan, strata, items, pd.DataFrame(table.to_pylist(), columns=table.column_names, dtype=object)
+    return plan, strata, items, pd.DataFrame(table.to_pylist(), columns=table.column_names, dtype=object), state
 
 def restore_campaign(
     log:EventLog,   # The database that gets it
@@ -51,13 +53,14 @@ def restore_campaign(
     who:str='workbench', # Who restores it
 ) -> Campaign:      # As it was restored
     "Bring a campaign of a backup back, whole or not at all."
-    plan, strata, items, answers = _content(path, campaign)
+    plan, strata, items, answers, state = _content(path, campaign)
     plan = replace(plan, name=person(name)) if name else plan
     with log.writing(silence=3600) as db:
         now = log.now(db)
         insert_campaign(db, now, plan, [dict(campaign=plan.name) | item for item in items], strata, who)
         add_answers(db, answers, plan.name, stamp(now))
         rebuild_in(db, plan)
+        if not state.is_open: insert_state(db, now, plan.name, state.state, who, state.message)
     return plan
 
 # %% ../../nbs/34_annotation.restore.ipynb #2d9e1301

@@ -35,7 +35,7 @@ class Task:
 @dataclass(frozen=True)
 class Empty:
     "Nothing to rate now."
-    why: str              # `done`, `leased` or `yours`
+    why: str              # `done`, `leased`, `yours`, `paused` or `closed`
     message: str          # The reason in words
     until: str|None=None  # When the first lease ends, where the rater waits for one
 
@@ -55,10 +55,10 @@ class Refused(ValueError): "A request that cannot be carried out; nothing was wr
 
 # %% ../../nbs/34_annotation.turn.ipynb #70a6b8fc
 REASONS = ('bad segmentation', 'wrong language', 'OCR', 'not a sentence')
-STATE_AFTER = dict(assigned='leased', rated='rated', revised='rated', discarded='discarded',
+STATE_AFTER = dict(assigned='leased', rated='rated', revised='rated', discarded='discarded', retracted='discarded',
                    skipped='skipped', expired='expired', late='late')
 HOLDING = ('leased', 'rated', 'discarded')                      # States that hold a place
-UNDOABLE = ('rated', 'revised', 'discarded', 'skipped', 'late') # Kinds of events that can be undone
+UNDOABLE = ('rated', 'revised', 'discarded', 'retracted', 'skipped', 'late') # Kinds of events that can be undone
 FACTS = ('since', 'expires', *SCALES, 'seconds', 'reason')      # Fields of a payload that describe an assignment
 
 # %% ../../nbs/34_annotation.turn.ipynb #08e8de7e
