@@ -649,7 +649,17 @@ def test_back_translation(page, workspace):
     assert shown.translation.tolist() == own.translation.tolist()[:len(shown)]
     assert shown['rank'].tolist() == sorted(shown['rank'])
     page.shot('back-translation')
-    page.tab.click('[role=tab]:has-text("A sentence of your own")')
+    page.open('back-translation', corpus='talk-reworded', draw=7, many=3, order='trigram overlap, lowest first')
+    assert '3 sentences, drawn with seed 7' in page.text()
+    own = page.saved('hypotheses_save')
+    assert own.trigram_overlap.is_monotonic_increasing and own.paraphrase_score.notna().all()
+    page.tab.get_by_text('Two engines', exact=True).click()
+    page.tab.wait_for_selector('text=sentences have the same translation')
+    page.settle()
+    pairs = page.saved('engines_save')
+    assert len(pairs) == 10 and (pairs['first'] != pairs['second']).any(), 'greedy search and a beam differ'
+    page.shot('back-translation-engines')
+    page.tab.get_by_text('A sentence of your own', exact=True).click()
     box = page.tab.locator('.st-key-own_text textarea')
     box.fill('Kde je ten pes?\n<img src=x onerror=alert(1)>')
     box.press('Control+Enter')

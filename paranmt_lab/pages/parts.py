@@ -556,7 +556,8 @@ def draw(
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',
          'rank': 'Place in the beam, 1 is the best',
          **{m.name: f'{m.about} ({cited(m.paper)})' for m in MEASURES.values()}}
-WIDE = ('source', 'reference', 'translation', 'sentence', 'paraphrase', 'sentence1', 'sentence2', 'partner', 'negative')
+WIDE = ('source', 'reference', 'translation', 'sentence', 'paraphrase', 'sentence1', 'sentence2', 'partner', 'negative',
+        'first', 'second')
 
 def columns_of(
     frame:pd.DataFrame, # What will be shown
