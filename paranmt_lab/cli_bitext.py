@@ -108,6 +108,7 @@ def corpus_export(
     *,
     score:str='', # Column or measure of the TSV's third field, named in FILE.tsv.json; default: the paraphrase score
     columns:list[str]=[], # Columns and measures of formats other than TSV; default: all that are not empty
+    selection:str='', # Selection to write, as .jsonl, .csv or .parquet; default: all pairs
     force:bool=False, # Replace an existing file; in a folder only an older export
 ):
     "Export a corpus as one file or as a data set."
@@ -115,7 +116,7 @@ def corpus_export(
     from paranmt_lab.state import require_whole
     [data] = _opened([corpus])
     require_whole(data, measures=True)
-    counts = export_corpus(data, out, columns or None, score, force)
+    counts = export_corpus(data, out, columns or None, score, force, selection)
     show_table([counts], str(out))
     if out.is_dir(): show_note(f"datasets.load_dataset('{out}')")
 

@@ -278,6 +278,8 @@ def test_score_ranges(page, workspace):
         assert int(cells[at + 1].replace(',', '')) == found.n
         assert cells[at + 3] == (f'{found["mean"]:.2f} ± {found.sd:.2f}' if found.n else '')
     assert {'18', '0.35 ± 0.20', '86', '97'} <= set(shown.iloc[-1]) # the last row of Table 3
+    same = ask(workspace, 'SELECT sum(identity) AS n, count(identity) AS pairs FROM {m:identity}').iloc[0]
+    assert page.metric('Identical pairs') == same.n > 0 and f'{same.n / same.pairs:.2%} of' in page.text()
     page.shot('score-ranges')
 
 
@@ -326,6 +328,27 @@ def test_stroke_over_the_histogram(page, workspace):
     page.shot('score-ranges-stroke')
 
 
+def test_a_rectangle_over_the_density_filters_the_page(page, workspace):
+    "Two measures: a rectangle sets two ranges, which all numbers obey, and so does the selection made of them."
+    page.open('score-ranges', corpus='talk-reworded', beside='trigram_overlap', rows=5000)
+    page.drag('density', 0.5, 0.9, 0.5, 0.1)
+    texts = [text.rsplit(':', 2) for text in page.address_bar()['filter']]
+    ranges = {measure: (float(low), float(high or 9)) for measure, low, high in texts}
+    assert set(ranges) == {SCORE, 'trigram_overlap'}
+    kept = kept_by(workspace, **ranges)
+    assert page.metric('Pairs kept') == page.metric('pairs with') == len(kept) > 0
+    assert set(page.saved('pairs_save').pair_id) == kept
+    shown = page.table('ranges').pairs.str.replace(',', '').astype(int)
+    low = ask(workspace, f'SELECT count(*) AS n FROM {{pairs}} POSITIONAL JOIN {{m:{SCORE}}} WHERE "{SCORE}" <= -0.1 '
+              f"AND pair_id IN ({', '.join(map(str, kept))})").n[0]
+    assert shown.sum() == len(kept) - low
+    page.shot('score-ranges-density')
+    for shape in ('by group', 'over another measure'):
+        page.after(page.tab.locator('.st-key-shape').get_by_text(shape, exact=True).click)
+        assert page.metric('Pairs kept') == len(kept) and page.address_bar()['shape'] == [shape]
+        page.shot(f'score-ranges-{shape.split()[0]}')
+
+
 def test_the_reading_list_is_read_by_keys(page, workspace):
     "Both sides in full, differences marked; arrows go on, Enter opens a source's hypotheses, words search."
     page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', order='lowest first', rows=20, page=3)
@@ -354,7 +377,7 @@ def test_the_reading_list_is_read_by_keys(page, workspace):
     assert page.settle().saved('pairs_save').pair_id.tolist() == found.pair_id.tolist()
 
 
-COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'order', 'rows', 'seed', 'view'},
+COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'shape', 'beside', 'order', 'rows', 'seed', 'view'},
             'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at', 'second', 'above'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},

@@ -19,6 +19,7 @@ from ..corpora import licences
 from ..corpus import PAIRS, Corpus
 from .paranmt import export_tsv, packed
 from ..filters.table import known_measure
+from ..selection import selected_batches
 from ..settings import atomic, check_overwrite, whole_folder
 from ..translate.protocol import decoding_told
 
@@ -38,9 +39,10 @@ def _exported(corpus, path, columns, force):
     return pa.schema([(c, plain(PAIRS.field(c).type) if c in PAIRS.names else pa.float32()) for c in names])
 
 # %% ../../nbs/36_exchange.files.ipynb #6cbb42c3
-def _tables(corpus, schema, shard=None):
-    "Tables of one shard or of all, a batch each."
-    for batch in corpus.batches(schema.names, shard): yield pa.Table.from_batches([batch]).cast(schema)
+def _tables(corpus, schema, shard=None, selection=''):
+    "Tables of one shard or of all, a batch each; or of a selection, a shard each."
+    if selection: yield from (table.cast(schema) for table in selected_batches(corpus, selection, schema.names))
+    else: yield from (pa.Table.from_batches([batch]).cast(schema) for batch in corpus.batches(schema.names, shard))
 
 # %% ../../nbs/36_exchange.files.ipynb #be50718c
 def export_jsonl(
@@ -48,14 +50,17 @@ def export_jsonl(
     path:Path,        # File to write, packed where it ends with `.gz`
     columns:Sequence[str]|None=None, # Pair columns and measures; None takes those that hold anything
     force:bool=False, # Replace a file that is there
+    selection:str='', # Selection to write; empty: all pairs
 ) -> int:             # Rows written
     "Write a JSON object a row; what is null is left out of it."
     schema, say = _exported(corpus, path, columns, force), json.JSONEncoder(ensure_ascii=False).encode
+    total = 0
     with packed(path) as out:
-        for table in _tables(corpus, schema):
+        for table in _tables(corpus, schema, None, selection):
             rows = ({k: v for k, v in row.items() if v is not None} for row in table.to_pylist())
             out.write(''.join(say(row) + '\n' for row in rows).encode())
-    return corpus.rows
+            total += len(table)
+    return total
 
 # %% ../../nbs/36_exchange.files.ipynb #be91f4d1
 def export_csv(
@@ -63,12 +68,15 @@ def export_csv(
     path:Path,        # File to write, packed where it ends with `.gz`
     columns:Sequence[str]|None=None, # Pair columns and measures; None takes those that hold anything
     force:bool=False, # Replace a file that is there
+    selection:str='', # Selection to write; empty: all pairs
 ) -> int:             # Rows written
     "Write comma-separated values with a header; every text is quoted, what is null is empty."
-    schema = _exported(corpus, path, columns, force)
+    schema, rows = _exported(corpus, path, columns, force), 0
     with packed(path) as out, pa_csv.CSVWriter(out, schema) as writer:
-        for table in _tables(corpus, schema): writer.write_table(table)
-    return corpus.rows
+        for table in _tables(corpus, schema, None, selection):
+            writer.write_table(table)
+            rows += len(table)
+    return rows
 
 # %% ../../nbs/36_exchange.files.ipynb #0c7a007f
 def export_parquet(
@@ -76,12 +84,15 @@ def export_parquet(
     path:Path,        # File to write
     columns:Sequence[str]|None=None, # Pair columns and measures; None takes those that hold anything
     force:bool=False, # Replace a file that is there
+    selection:str='', # Selection to write; empty: all pairs
 ) -> int:             # Rows written
     "Write one Parquet file."
-    schema = _exported(corpus, path, columns, force)
+    schema, rows = _exported(corpus, path, columns, force), 0
     with atomic(path) as part, pq.ParquetWriter(part, schema, compression='zstd') as writer:
-        for table in _tables(corpus, schema): writer.write_table(table)
-    return corpus.rows
+        for table in _tables(corpus, schema, None, selection):
+            writer.write_table(table)
+            rows += len(table)
+    return rows
 
 # %% ../../nbs/36_exchange.files.ipynb #71549067
 _KINDS = {pa.int64(): 'int64', pa.int16(): 'int16', pa.float32(): 'float32', pa.string(): 'string'}
@@ -198,6 +209,7 @@ def export_corpus(
     columns:Sequence[str]|None=None, # Pair columns and measures of all but TSV; None takes those that hold anything
     score:str='',     # Score in the TSV; empty takes the only paraphrase score
     force:bool=False, # Replace what an earlier export wrote
+    selection:str='', # Selection to write, as .jsonl, .csv or .parquet; empty: all pairs
 ) -> dict:            # Column of the score, rows written and left out
     "Write a corpus in the format that the file's name says."
     write = _WRITERS.get(_ending(path := Path(path)))
@@ -209,6 +221,10 @@ def export_corpus(
                          'name its score with --score, or write .csv or .jsonl')
     if write is not export_tsv and score:
         raise ValueError(f'only a TSV has a score column; name the columns of {path.name} with --columns')
+    if selection and write in (export_tsv, export_dataset):
+        raise ValueError(f'a selection is written as .jsonl, .csv or .parquet, not as {path.name}')
     if write is export_tsv: return export_tsv(corpus, path, score, force)
-    write(corpus, path, columns, force)
-    return dict(written=corpus.rows, left_out=0)
+    rows = corpus.rows
+    if write is export_dataset: write(corpus, path, columns, force)
+    else: rows = write(corpus, path, columns, force, selection)
+    return dict(written=rows, left_out=corpus.rows - rows)

@@ -13,6 +13,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from paranmt_lab.browsing.distributions import (
+    axis_ends,
+    common_bins,
+    identical_pairs,
+    spread,
+    spread_frame,
+    spread_table,
+)
 from ..charts.scores import histograms
 from ..charts.training import training_curve
 from ..corpus import list_corpora
@@ -40,6 +48,7 @@ from paranmt_lab.pages.parts import (
     pair_table,
     purpose,
     save_rows,
+    show_table,
     soon,
     source_line,
 )
@@ -221,12 +230,28 @@ def _corpora(s):
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
     in_address('measure', measures[0], one_of(measures, 'measure'))
     measure = st.selectbox('Measure', measures, key='measure', format_func=label)
-    ends = [c.summary(measure) for c in corpora]
-    bounds = [e for e in ends if e['low'] is not None]
-    if not bounds: return st.caption('No pair has a value of it.')
-    span = min(e['low'] for e in bounds), max(e['high'] for e in bounds)
-    bins = [c.histogram(measure, 40, span).assign(corpus=c.name) for c in corpora]
-    draw(histograms(pd.concat(bins, ignore_index=True), label(measure)).properties(height=280), 'both_histograms')
+    _over_each_other(corpora, measure)
+
+@st.cache_data(max_entries=32, ttl=3600, show_spinner='Counting pairs')
+def _spreads(folders, states, measure):
+    "Histogram and median of a measure of some corpora, their identical pairs, and the bins."
+    corpora = [open_corpus(folder) for folder in folders]
+    bins = common_bins([axis_ends(corpus, measure) for corpus in corpora])
+    return {c.name: spread(c, measure, bins) for c in corpora}, {c.name: identical_pairs(c) for c in corpora}, bins
+
+@page_part
+def _over_each_other(corpora, measure):
+    "One measure of both corpora: shares on one axis, medians, and identical pairs."
+    spreads, same, bins = _spreads(tuple(str(c.folder) for c in corpora), tuple(map(corpus_state, corpora)), measure)
+    if not any(own.counts.any() for own in spreads.values()): return st.caption('No pair has a value of it.')
+    draw(histograms(spread_frame(spreads, bins), label(measure)).properties(height=280), 'both_histograms')
+    st.caption('Shares of the pairs that have a value, on one axis; dashed lines are medians. A bin at the end holds '
+               'the pairs beyond it. Identical pairs are equal but for case, punctuation and space; *none* where the '
+               'measure Identity is not computed.')
+    shares = [[None, None] if own is None else [own.identical, own.share] for own in same.values()]
+    table = spread_table(spreads).rename(columns=dict(name='corpus'))
+    table[['identical pairs', 'their share']] = pd.DataFrame(shares, index=table.index, dtype=float)
+    show_table(table, 'both_rows', column_config={'their share': st.column_config.NumberColumn(format='percent')})
 
 # %% ../../nbs/62_pages.compare.ipynb #ff1ef389
 def _selections(s):
@@ -255,6 +280,7 @@ HOW = '''
 2. A difference counts only if it is larger than the spread between seeds; the paired test tells the spread of
    the test pairs alone.
 3. The pairs at the end show where two encoders rank the same pair most differently.
+4. Two corpora lie over each other by shares, so that a small one can be compared with a large one.
 '''
 
 @page_view

@@ -9,11 +9,13 @@ __all__ = ['MOST', 'HOW', 'moved_ranges', 'page']
 import pandas as pd
 import streamlit as st
 
+from ..browsing.distributions import PairFilter
 from ..charts.filters import domain_shares, filter_histogram
 from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
 from ..labels import cited, label
+from .distributions import link_with
 from .filters_calibration import calibrations
 from .filters_outcomes import people, save_or_send, trainings
 from paranmt_lab.pages.filters_ranges import (
@@ -187,6 +189,8 @@ def _filters(corpus, state, measures, choices):
     _domains(filters, counts, every)
     _examples(filters, corpus, list(ranges.values()), counts)
     save_or_send(corpus, list(ranges.values()), counts.pairs)
+    link = link_with('score-ranges', corpus, PairFilter(ranges=tuple(ranges.values())))
+    st.link_button('Read these pairs and see their distributions', link, icon=':material/bar_chart:', type='tertiary')
 
 # %% ../../nbs/62_pages.filters.ipynb #5b758626
 HOW = '''

@@ -46,7 +46,7 @@ def halves(rng, n=400_000):
 
 
 def make(corpus, rows):
-    "The pairs, one translation to a source as in ParaNMT, and six measures."
+    "The pairs, one translation to a source as in ParaNMT, and seven measures; 1 % have no paraphrase score."
     rng = np.random.default_rng(0)
     first, last = halves(rng), halves(rng)
     text = lambda a, b: pc.binary_join_element_wise(first.take(pa.array(a)), last.take(pa.array(b)), ' ')
@@ -62,19 +62,36 @@ def make(corpus, rows):
             system=pa.array(['demo'] * n), rank=np.arange(n) % BEAM + 1,
             log_probability=-rng.gamma(4, 2, n), translation_score=-rng.gamma(2, .4, n)))
         low, high = np.array(RANGES)[rng.choice(5, n, p=np.array(SHARES) / sum(SHARES))].T
-        score = rng.uniform(low, high)
+        score = np.where(rng.random(n) < .01, np.nan, rng.uniform(low, high))
         corpus.write_measure('trigram_overlap', shard, np.where(rng.random(n) < .4, 0, rng.beta(1, 2, n)))
         corpus.write_measure(SCORE, shard, score)
         for side in ('reference', 'translation'): corpus.write_measure(f'{side}_length', shard, rng.poisson(12, n) + 1)
+        corpus.write_measure('identity', shard, rng.random(n) < .02)
         corpus.write_measure('length_ratio', shard, rng.beta(6, 2, n))
         corpus.write_measure('unigram_overlap', shard, rng.beta(2, 2, n))
 
 
 def questions(corpus, plain):
     "Name to a function of the number of the turn."
+    from paranmt_lab.browsing.distributions import (
+        PairFilter,
+        axis_ends,
+        common_bins,
+        density,
+        group_spreads,
+        identical_pairs,
+        spread,
+    )
     from paranmt_lab.filters.crossfilter import Crossfilter
     from paranmt_lab.selection import Range, range_table
     measures = corpus.measures()
+    beside = [measure for measure in measures if measure != SCORE]
+    bins = lambda measure: common_bins([axis_ends(corpus, measure)])
+    some = lambda i: PairFilter(ranges=(Range('length_ratio', .5 + i / 100, None),))
+
+    def cells(i, pairs):
+        other = beside[i % len(beside)]
+        return density(corpus, SCORE, other, bins(SCORE), bins(other), pairs)
     wide, narrow = (lambda i: (0.2 + i / 100, 1.0)), (lambda i: (0.6 + i / 1000, 0.602 + i / 1000))
     crossfilter = []
 
@@ -94,6 +111,15 @@ def questions(corpus, plain):
         'histogram of any measure': lambda i: corpus.histogram(measures[i % len(measures)], 50),
         'histogram of one domain': lambda i: corpus.histogram(measures[i % len(measures)], 50, where='corpus = ?',
                                                               params=['news']),
+        'density of two measures': lambda i: cells(i, PairFilter()),
+        'density of a range': lambda i: cells(i, some(i)),
+        'density of one domain': lambda i: cells(i, PairFilter('news')),
+        'a measure by domain, with medians': lambda i: group_spreads(corpus, measures[i % len(measures)], 'corpus',
+                                                                     bins(measures[i % len(measures)])),
+        'a measure over another, with medians': lambda i: [spread(corpus, m, bins(SCORE)) for m in (SCORE, beside[
+            i % len(beside)])],
+        'identical pairs': lambda i: identical_pairs(corpus),
+        'identical pairs of a range': lambda i: identical_pairs(corpus, some(i)),
         'three sliders moved': filters}
     texts = corpus.pairs_by_id([shard * 1_000_000_000 + 5 for shard in corpus.shard_numbers[-10:]],
                                ['translation']).translation.str.split()
