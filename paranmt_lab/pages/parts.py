@@ -6,8 +6,9 @@
 __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
-           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'made_by',
-           'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows', 'pair_table']
+           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'parquet_bytes',
+           'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows',
+           'pair_table']
 
 # %% ../../nbs/62_pages.parts.ipynb #7a6d5ebf
 import re
@@ -451,7 +452,9 @@ def safe_csv(
     safe = frame.assign(**{c: frame[c].map(lambda v: guarded(v) if isinstance(v, str) else v) for c in texts})
     return safe.to_csv(index=False).encode('utf-8', 'backslashreplace')
 
-def _parquet(frame):
+def parquet_bytes(
+    frame:pd.DataFrame, # Any frame
+) -> bytes:             # A Parquet file
     "A frame as the bytes of a Parquet file; what has no type in common becomes text."
     out, texts = BytesIO(), frame.select_dtypes('object').columns
     columns = [c for c in texts if not frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
@@ -462,7 +465,7 @@ def _parquet(frame):
 def _table_files(frame):
     "Kinds of files of a frame, each with what makes it and its MIME type."
     return {'CSV': (partial(safe_csv, frame), 'text/csv'),
-            'Parquet': (partial(_parquet, frame), 'application/vnd.apache.parquet')}
+            'Parquet': (partial(parquet_bytes, frame), 'application/vnd.apache.parquet')}
 
 def _chart_files(chart):
     "Kinds of files of a chart."

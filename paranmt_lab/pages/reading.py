@@ -15,12 +15,14 @@ import pandas as pd
 import streamlit as st
 
 from ..asset_files import asset
+from ..browsing.distributions import EVERY, PairFilter
 from ..browsing.index import Browsing
 from ..corpus import Corpus
 from ..filters.scoring import score_columns
 from .filters_outcomes import campaigns_of, open_log_if_there, pair_labels
 from .parts import in_address, number, open_corpus, page_part, pair_table
 from ..reading import READ, reading_list
+from ..selection import Range
 from ..settings import Settings
 
 # %% ../../nbs/62_pages.reading.ipynb #641f6ddc
@@ -44,18 +46,18 @@ class Search:
         measure:str,     # Measure that restricts the pairs
         low:float|None=None,  # Values above this
         high:float|None=None, # and at most this
-        domain:str='',   # One domain, or empty for all
+        pairs:PairFilter=EVERY, # Pairs that the filter of the page keeps
         n:int=100,       # Pairs wanted; the search ends with them
     ):
         self.ids, self.share, self.error, self.ended = [], 0., None, threading.Event()
         self.found = threading.Event()
-        args = corpus, words, measure, low, high, domain, n
+        args = corpus, words, measure, low, high, pairs, n
         threading.Thread(target=self._run, args=args, daemon=True).start()
 
-    def _run(self, corpus, words, measure, low, high, domain, n):
+    def _run(self, corpus, words, measure, low, high, pairs, n):
         try:
             for ids, self.share in corpus.search(words):
-                self.ids += _inside(corpus, ids, measure, low, high, domain)[:n - len(self.ids)]
+                self.ids += _inside(corpus, ids, measure, low, high, pairs)[:n - len(self.ids)]
                 if self.ids: self.found.set()
                 if len(self.ids) >= n: break
         except Exception as e: self.error = e  # whatever it is, the page shows it
@@ -70,16 +72,12 @@ class Search:
         if self.error: raise self.error
         return list(self.ids)
 
-def _inside(corpus, ids, measure, low, high, domain):
-    "Those of some pairs that are in a range and of a domain."
+def _inside(corpus, ids, measure, low, high, pairs):
+    "Those of some pairs that are in a range, and that a filter keeps."
     if not len(ids): return []
-    rows = corpus.pairs_by_id(ids, [measure, *['corpus'] * bool(domain)])
-    values = rows[measure].to_numpy(np.float32)
-    fits = ~np.isnan(values)
-    if low is not None: fits &= values > np.float32(low)
-    if high is not None: fits &= values <= np.float32(high)
-    if domain: fits &= (rows.corpus == domain).to_numpy()
-    return ids[fits].tolist()
+    keep = pairs._replace(ranges=(*pairs.ranges, Range(measure, low, high)))
+    rows = corpus.pairs_by_id(ids, list(dict.fromkeys(keep.columns())))
+    return ids[keep.mask(dict(rows))].tolist()
 
 # %% ../../nbs/62_pages.reading.ipynb #7fb462e2
 @st.cache_resource(max_entries=16, ttl=600, show_spinner=False)
