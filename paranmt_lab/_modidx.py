@@ -5194,6 +5194,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'paranmt_lab/pages/reading.py'),
                                            'paranmt_lab.pages.reading._searching': ( 'pages.reading.html#_searching',
                                                                                      'paranmt_lab/pages/reading.py'),
+                                           'paranmt_lab.pages.reading._send_pins': ( 'pages.reading.html#_send_pins',
+                                                                                     'paranmt_lab/pages/reading.py'),
                                            'paranmt_lab.pages.reading.label_remarks': ( 'pages.reading.html#label_remarks',
                                                                                         'paranmt_lab/pages/reading.py'),
                                            'paranmt_lab.pages.reading.read_pins': ( 'pages.reading.html#read_pins',
