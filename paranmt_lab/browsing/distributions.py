@@ -272,7 +272,7 @@ def group_spreads(
     column:str,    # Column of names; empty: all pairs are one group
     bins:Bins,     # Bins
     pairs:PairFilter=EVERY, # Pairs that count
-) -> dict[str, Spread]: # Name to its pairs, the largest group first; pairs without a name are `none`
+) -> dict[str, Spread]: # Name to its pairs, the largest first, ranks in order; pairs without a name are `none`
     "Histogram and median of a measure in each group."
     question, m = pairs.question(), quoted(measure)
     where = question.pop('where', 'true')
@@ -289,7 +289,8 @@ def group_spreads(
         every = int(rows.pairs.sum())
         median = None if pd.isna(medians[group]) else float(medians[group])
         groups[group] = Spread(every, every - int(counts.sum()), median, counts)
-    return dict(sorted(groups.items(), key=lambda item: (-item[1].pairs, item[0])))
+    size = lambda item: int(item[0]) if column == 'rank' and item[0].isdigit() else -item[1].pairs
+    return dict(sorted(groups.items(), key=lambda item: (size(item), item[0])))
 
 # %% ../../nbs/37_browsing.distributions.ipynb #a66cbb6b
 def spread_frame(

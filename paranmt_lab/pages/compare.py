@@ -36,6 +36,7 @@ from paranmt_lab.pages.parts import (
     corpus_state,
     draw,
     escaped,
+    headed,
     in_address,
     load_encoder,
     made_by,
@@ -226,7 +227,7 @@ def _corpora(s):
     st.subheader('Measures of both')
     if not measures: return st.info('They have no measure in common.', icon=':material/inbox:')
     rows = [dict(measure=label(m), corpus=c.name, **c.summary(m)) for m in measures for c in corpora]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, key='summaries')
+    st.dataframe(pd.DataFrame(rows), hide_index=True, key='summaries', column_config=headed(pd.DataFrame(rows)))
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
     in_address('measure', measures[0], one_of(measures, 'measure'))
     measure = st.selectbox('Measure', measures, key='measure', format_func=label)

@@ -145,7 +145,6 @@ def _beside(measures, measure, shape):
         st.info('The corpus has no second measure.', icon=':material/inbox:')
         return None
     overlap = [m for m in others if m == 'trigram_overlap' and shape == SHAPES[0]]
-    if st.session_state.get('beside') == measure: st.session_state.pop('beside')
     in_address('beside', [*overlap, *others][0], one_of(others, 'measure'))
     return st.selectbox('Second measure', others, key='beside', format_func=label)
 
