@@ -269,7 +269,7 @@ def test_going_back_to_an_answer(workspace, log, rater):
     ada.keys('Enter').tab.get_by_text('1 of 3 answers').wait_for()
     assert address(ada) == dict(campaign=name, annotator='ada', answers='1', find='PAIR 1 ')
     ada.shot(SHOTS / 'annotate-answers.png')
-    ada.tab.locator('.st-key-own_answers canvas').first.click(position=dict(x=15, y=52))
+    ada.tab.locator('.st-key-own_answers [data-testid=stDataFrame]').click(position=dict(x=15, y=52))
     ada.until("c.querySelector('.former')")
     assert ada.item() == 1 and len(events(workspace, name)) == 10
 
