@@ -11,13 +11,16 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from uuid import uuid4
 
+import pandas as pd
+from fastcore.basics import patch
+
 from .annotation.adjudication import adjudicate, adjudicated, in_dispute
-from .annotation.answers import comment, discard, skip, submit, undo
-from .annotation.campaigns import TEXTS, item_texts
-from .annotation.queue import next_item
+from .annotation.answers import comment, discard, retract, revise, skip, submit, undo
+from .annotation.campaigns import SCALES, TEXTS, item_texts
+from .annotation.queue import next_item, take_up
 from .annotation.store import EventLog
 from .annotation.turn import REASONS, Answer, Empty, Refused
-from .annotation.views import Progress, progress
+from .annotation.views import Progress, answer_count, answer_list, progress
 from .visible import visible
 
 # %% ../nbs/61_rating.ipynb #b1b418ca
@@ -50,7 +53,7 @@ def _joined(pieces):
     return groups
 
 # %% ../nbs/61_rating.ipynb #34154393
-ACTS = ('rate', 'skip', 'discard', 'comment', 'undo')
+ACTS = ('rate', 'skip', 'discard', 'comment', 'undo', 'revise', 'retract')
 
 def _field(message, key, kind, longest=10_000):
     "A field of a message, if it is of the right kind."
@@ -71,10 +74,12 @@ def carry_out(
         raise Refused(f'act = {act[:40]!r}, expected one of {", ".join(ACTS)}. Nothing was changed: reload the page')
     if act == 'undo': return undo(log, campaign, annotator, token)
     own = log, campaign, annotator, _field(message, 'item', int, 18)
-    if act == 'rate': return submit(*own, _field(message, 'strength', int), _field(message, 'fluency', int), token)
+    if act in ('rate', 'revise'):
+        save = submit if act == 'rate' else revise
+        return save(*own, _field(message, 'strength', int), _field(message, 'fluency', int), token)
     if act == 'skip': return skip(*own, token)
-    if act == 'discard': return discard(*own, _field(message, 'reason', str), token)
-    return comment(*own, _field(message, 'text', str), token)
+    if act == 'comment': return comment(*own, _field(message, 'text', str), token)
+    return (discard if act == 'discard' else retract)(*own, _field(message, 'reason', str), token)
 
 # %% ../nbs/61_rating.ipynb #31e00c40
 @dataclass
@@ -85,6 +90,7 @@ class Desk:
     annotator: str         # Name of the rater
     token: str = ''        # Of the next answer
     said: dict|None = None # The outcome of the last message, for the card
+    own: int|None = None   # Item that the rater went back to; None: the pair of the queue
 
     def __post_init__(self): self.token = uuid4().hex
 
@@ -102,8 +108,54 @@ class Desk:
         message:dict, # Of the card
     ) -> dict:        # text, kind, good, right, item
         "Carry a message out."
+        act = message.get('act')
+        if act == 'back': return self.go_back(_field(message, 'number', int, 9))
+        if act == 'return': return self.leave_own()
         answer = carry_out(self.log, self.campaign, self.annotator, message)
+        if answer.kind != 'commented': self.own = None
         return dict(text=answer.message, kind=answer.kind, good=answer.counted, right=answer.right, item=answer.item)
+
+# %% ../nbs/61_rating.ipynb #ec394288
+@patch
+def go_back(self:Desk,
+    number:int, # Of an answer of this rater, as `answer_list` counts them
+) -> dict:      # text, kind, good, item
+    "Show an answered pair again, or have one that was skipped."
+    answers = answer_list(self.log, self.campaign, self.annotator).set_index('number')
+    if number not in answers.index:
+        there = f'they are numbered from 1 to {len(answers)}' if len(answers) else 'there are none yet'
+        raise Refused(f'You have no answer {number}: {there}. Nothing was changed')
+    answer = answers.loc[number]
+    item = int(answer['item'])
+    if answer.state in ('rated', 'discarded'): self.own = item
+    else:
+        take_up(self.log, self.campaign, self.annotator, item)
+        self.own = None
+    return dict(text='', kind='back', good=True, item=item)
+
+@patch
+def leave_own(self:Desk) -> dict: # text, kind, good
+    "Return to the current pair."
+    self.own = None
+    return dict(text='', kind='returned', good=True)
+
+# %% ../nbs/61_rating.ipynb #c8def547
+_OWN_ACTS = ['revise', 'retract', 'comment', 'back', 'return']
+
+def _own_data(desk):
+    "The pair that a rater went back to, with their answer; None where there is none, or none any more."
+    if desk.own is None: return None
+    answers = answer_list(desk.log, desk.campaign, desk.annotator)
+    answers = answers[answers['item'] == desk.own]
+    if not len(answers):
+        desk.own = None
+        return None
+    answer = answers.iloc[0]
+    marks = {scale: None if pd.isna(answer[scale]) else int(answer[scale]) for scale in SCALES}
+    text = {name: answer[name] if isinstance(answer[name], str) else None for name in ('reason', 'comment')}
+    own = dict(number=int(answer.number), reason=text['reason']) | marks
+    texts = _texts(item_texts(desk.log, desk.campaign, desk.own))
+    return texts | dict(item=desk.own, training=False, comment=text['comment'] or '', own=own, can=_OWN_ACTS)
 
 # %% ../nbs/61_rating.ipynb #02aff595
 def _standing(p:Progress): return dict(done=p.done, left=p.left, pace=p.pace, time_left=p.time_left)
@@ -120,9 +172,12 @@ def card_data(
     desk:Desk,  # A rater's place
 ) -> dict:      # What the card shows, as JSON can hold it
     "The current pair, the progress, and the outcome of the last message."
-    now = next_item(desk.log, desk.campaign, desk.annotator)
-    standing = _standing(progress(desk.log, desk.campaign, desk.annotator))
-    data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, reasons=list(REASONS), standing=standing)
+    place = desk.log, desk.campaign, desk.annotator
+    own = _own_data(desk)
+    now = own or next_item(*place)
+    data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, reasons=list(REASONS),
+                standing=_standing(progress(*place)), answers=answer_count(*place))
+    if own: return data | own
     if isinstance(now, Empty): return data | dict(empty=asdict(now))
     return data | _texts(asdict(now)) | dict(item=now.item, training=now.training, comment=now.comment)
 

@@ -10,6 +10,7 @@ import anywidget
 import traitlets
 from markdown_it import MarkdownIt
 
+from .annotation.admission import confirm_guidelines, has_begun
 from .annotation.campaigns import read_campaign
 from .annotation.store import EventLog
 from .annotation.turn import person
@@ -24,22 +25,30 @@ class RatingCard(anywidget.AnyWidget):
     _css = asset('card_widget.css') + f'.paranmt-rating {{\n{asset("card.css")}}}\n'
     data = traitlets.Dict().tag(sync=True)
     guidelines = traitlets.Unicode().tag(sync=True)
+    ready = traitlets.Bool().tag(sync=True) # Whether the rater has read the guidelines
 
     def __init__(self,
         desk:Desk, # The rater's place
     ):
         self.desk = desk
         text = read_campaign(desk.log, desk.campaign).guidelines
-        super().__init__(data=card_data(desk), guidelines=MarkdownIt('js-default').render(text))
+        ready = not text.strip() or has_begun(desk.log, desk.campaign, desk.annotator)
+        super().__init__(data=card_data(desk) if ready else {}, ready=ready,
+                         guidelines=MarkdownIt('js-default').render(text))
         self.on_msg(self._heard)
 
     def _heard(self, _, message, buffers):
         "Carry out a message; where the database does not answer, the card that is there says so."
-        self.desk.take(message if isinstance(message, dict) else {})
-        try: self.data = card_data(self.desk)
+        message = message if isinstance(message, dict) else {}
+        is_start = message.get('act') == 'start'
+        if not is_start: self.desk.take(message)
+        try:
+            if is_start: confirm_guidelines(self.desk.log, self.desk.campaign, self.desk.annotator)
+            self.data = card_data(self.desk)
+            self.ready = True
         except OSError as e:
             notice = dict(text=f'{e}. Answers that were shown as saved are saved.', kind='trouble', good=False)
-            self.data = self.data | dict(said=notice)
+            if self.data: self.data = self.data | dict(said=notice)
 
     def __repr__(self): return f'RatingCard({self.desk.campaign}, {self.desk.annotator})'
 

@@ -34,13 +34,14 @@ def events(workspace, campaign):
     "The log of a campaign, read without the package."
     with closing(sqlite3.connect(f'file:{Path(workspace) / "annotations.sqlite"}?mode=ro', uri=True)) as db:
         rows = db.execute("SELECT annotator, kind, item, payload FROM events WHERE campaign = ? "
-                          "AND kind <> 'campaign' ORDER BY id", [campaign]).fetchall()
+                          "AND item IS NOT NULL ORDER BY id", [campaign]).fetchall()
     return [(who, kind, item, json.loads(payload)) for who, kind, item, payload in rows]
 
 
 def standing(workspace, campaign):
     "(item, annotator) to (state, strength, fluency), from the log by nothing but the last event about each."
-    last = {(item, who): (payload.get('state', kind), payload.get('strength'), payload.get('fluency'))
+    state = dict(revised='rated', retracted='discarded')
+    last = {(item, who): (payload.get('state', state.get(kind, kind)), payload.get('strength'), payload.get('fluency'))
             for who, kind, item, payload in events(workspace, campaign) if kind not in ('commented', 'adjudicated')}
     return {k: v for k, v in last.items() if v[0] not in ('assigned', 'leased', 'expired')}
 
@@ -61,7 +62,11 @@ class Rater:
         "Go to the page and wait for the card."
         parameters = {k: v for k, v in dict(campaign=campaign, annotator=who, **more).items() if v}
         self.tab.goto(f'{self.address}/annotate?{urlencode(parameters)}')
-        start = self.tab.locator('.st-key-admit button')  # a name that is new to the campaign is asked about
+        return self.begin()
+
+    def begin(self):
+        "Confirm the guidelines where this rater is new to the campaign, and wait for the card."
+        start = self.tab.locator('.st-key-admit button')
         start.or_(self.tab.locator('.card')).first.wait_for()
         if start.count(): start.click()
         return self.seated()

@@ -174,6 +174,7 @@ def test_a_new_rater_types_a_name_and_then_rates(workspace, log, rater):
     ada.keys('1', '2')                                               # there is no card yet that they could be for
     ada.tab.wait_for_timeout(500)
     assert events(workspace, name) == [] and address(ada)['annotator'] == 'ada'
+    assert not ada.tab.query_selector('.card') and ada.tab.locator('.st-key-guidelines_first table').count() == 4
     assert f'ada is not in the campaign {name} yet' in ada.tab.inner_text('[data-testid=stMain]')
     ada.shot(SHOTS / 'annotate-new-rater.png')
     ada.keys('y').seated()
@@ -235,6 +236,60 @@ def test_all_keys(workspace, log, rater):
     assert 'nothing to undo' in ada.told()
     ada.next('3', '1')
     assert standing(workspace, name) == {(1, 'ada'): ('rated', 3, 1)}
+
+
+def test_going_back_to_an_answer(workspace, log, rater):
+    "By number and from the list: what was answered is shown, a change is a new event, undo brings the old one back."
+    name = made(log, 'back', 5, overlap=1)
+    ada = rater().open(name, 'ada')
+    for keys in ('33', '22', '11'): ada.next(*keys)
+    ada.keys('b').tab.keyboard.type('1')                             # the field holds 3, the last one: 31 is too many
+    ada.answered('Enter')
+    assert 'no answer 31' in ada.told() and ada.item() == 4
+    ada.keys('b').next('Enter')
+    former = ada.card("c.querySelector('.former').innerText")
+    assert ada.item() == 3 and 'Your answer 3: strength 1, fluency 1' in former
+    ada.shot(SHOTS / 'annotate-back.png')
+    ada.answered('u', 's')                                           # neither undoes nor skips anything here
+    assert ada.item() == 3
+    ada.next('3', '2')
+    assert ada.item() == 4 and 'Changed to 3 and 2' in ada.told()
+    assert events(workspace, name)[-1][1:3] == ('revised', 3) and standing(workspace, name)[3, 'ada'] == ('rated', 3, 2)
+    for _ in range(2): ada.next('b', 'Enter')                        # the last one, and the one before it
+    assert ada.item() == 2
+    ada.next('d', '3')
+    assert standing(workspace, name)[2, 'ada'][0] == 'discarded' and ada.item() == 4
+    ada.answered('u')
+    assert 'the marks are 2 and 2 again' in ada.told() and standing(workspace, name)[2, 'ada'] == ('rated', 2, 2)
+    ada.next('b', 'Enter')
+    ada.next('Escape')
+    assert ada.item() == 4
+    ada.tab.get_by_text('My answers').last.click()
+    ada.tab.get_by_label('Search my answers').fill('PAIR 1 ')
+    ada.keys('Enter').tab.get_by_text('1 of 3 answers').wait_for()
+    assert address(ada) == dict(campaign=name, annotator='ada', answers='1', find='PAIR 1 ')
+    ada.shot(SHOTS / 'annotate-answers.png')
+    ada.tab.locator('.st-key-own_answers [data-testid=stDataFrame]').click(position=dict(x=15, y=52))
+    ada.until("c.querySelector('.former')")
+    assert ada.item() == 1 and len(events(workspace, name)) == 10
+
+
+def test_a_pause_reaches_a_rater_who_is_at_work(workspace, log, rater):
+    "An answer that comes after the pause is refused in words; the researcher's button lets the rater go on."
+    from paranmt_lab.annotation.admission import set_state
+    name = made(log, 'pause', 4, overlap=1)
+    ada = rater().open(name, 'ada')
+    ada.next('3', '3')
+    set_state(log, name, 'paused', 'eve', 'Back on <b>Monday</b>.')
+    ada.answered('2', '2')
+    assert 'paused' in ada.told() and 'Back on <b>Monday</b>.' in ada.empty()
+    assert standing(workspace, name) == {(1, 'ada'): ('rated', 3, 3)}
+    ada.reload().tab.get_by_text(f'Manage {name}').click()
+    ada.shot(SHOTS / 'annotate-manage.png')
+    assert f'/annotate?campaign={name}' in ada.tab.inner_text('.st-key-managing [data-testid=stCode] >> nth=-1')
+    ada.tab.locator('.st-key-state_open button').click()
+    ada.until("c.querySelector('[data-side=reference]')").next('2', '2')
+    assert standing(workspace, name)[2, 'ada'] == ('rated', 2, 2)
 
 
 def test_guidelines(workspace, log, rater):
@@ -693,11 +748,11 @@ def test_an_invitation_survives_the_sign_in(signed_in, guarded):
     made(log, 'invited', 3, overlap=2)
     made(log, 'newest', 3, overlap=2)
     eve = signed_in('annotate?campaign=invited', sub='5', email='eve@example.org', email_verified=True)
-    eve.seated()
+    eve.begin()
     assert eve.card("c.querySelector('.seat').innerText") == 'You are rating as eve@example.org in invited'
     assert address(eve)['campaign'] == 'invited' and events(workspace, 'newest') == []
     fay = signed_in('annotate', sub='6', email='fay@example.org', email_verified=True)
-    fay.seated()
+    fay.begin()
     assert 'newest' in fay.card("c.querySelector('.seat').innerText")
 
 

@@ -31,7 +31,7 @@ def of_results(names):
 
 def of_drift(names):
     days = pd.date_range('2024-03-04', periods=3)
-    return drift_lines(pd.DataFrame([dict(annotator=n, time=t, offset=.1, error=.1, n=50 + i, agreement=.8)
+    return drift_lines(pd.DataFrame([dict(annotator=n, time=t, position=25, offset=.1, error=.1, n=50 + i, agreement=.8)
                                      for i, n in enumerate(names) for t in days]))
 
 

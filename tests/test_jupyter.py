@@ -193,7 +193,8 @@ def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
     wait_for(lambda: page.evaluate(STATE)['kernel'] == 'idle', 'the kernel is ready')
     page.evaluate(RATE, "from paranmt_lab.widgets import rate\nrate('lab', 'ada')")
     card, translation = page.locator('.paranmt-rating'), page.locator('.paranmt-rating [data-side=translation]')
-    translation.wait_for(timeout=120_000)
+    card.get_by_role('button', name='I have read the guidelines').click(timeout=120_000)
+    translation.wait_for()
     cells, told = page.evaluate(CELLS), card.locator('.told')
 
     def after(keys, text):
@@ -215,7 +216,7 @@ def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
     translation.click()
     shot('widget-light')
     after('33', 'She buyed a car.')
-    for key in ('x', 'a', 'b', 'z', 'Enter', 'Shift+Enter'):
+    for key in ('x', 'a', 'y', 'z', 'Enter', 'Shift+Enter'):
         page.keyboard.press(key)  # commands of JupyterLab: they are not for it while the card has the focus
     after('22', '<img src=x onerror="window.hacked=1"> He smokes no more.')
     after('u', 'She buyed a car.')
@@ -245,4 +246,4 @@ def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
         kinds = [k for k, in db.execute("SELECT kind FROM events "
                                         "WHERE annotator = 'ada' AND kind NOT IN ('assigned') ORDER BY id")]
     assert rows == [(1, 3, 3, None), (2, 1, 3, None), (3, 3, 3, 'x 1 2 3'), (4, 2, 3, None)]
-    assert kinds == ['rated', 'rated', 'undone', 'rated', 'commented', 'rated', 'rated']
+    assert kinds == ['guidelines read', 'rated', 'rated', 'undone', 'rated', 'commented', 'rated', 'rated']

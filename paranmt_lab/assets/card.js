@@ -51,6 +51,10 @@ class Card {
 
   can(act) { return !this.data.can || this.data.can.includes(act); }
 
+  acts() { // a pair that was answered before has acts of its own, so that no late message takes one for the other
+    return this.data.own ? {rate: 'revise', discard: 'retract'} : {rate: 'rate', discard: 'discard'};
+  }
+
   // ---- Messages and marks: while a message is on its way, nothing else is accepted
 
   say(act, more = {}) {
@@ -65,7 +69,7 @@ class Card {
   mark(scale, n) {
     if (this.waiting || this.data.item === undefined) return;
     this.marks[scale] = n;
-    if (this.marks.strength && this.marks.fluency) this.say('rate', {...this.marks});
+    if (this.marks.strength && this.marks.fluency) this.say(this.acts().rate, {...this.marks});
     else this.draw();
   }
 
@@ -75,7 +79,8 @@ class Card {
   }
 
   enter(mode) {
-    if (this.waiting || this.data.item === undefined || !this.can(mode)) return;
+    const there = mode === 'back' ? this.data.answers > 0 : this.data.item !== undefined;
+    if (this.waiting || !there || !this.can(this.acts()[mode] || mode)) return;
     this.mode = this.mode === mode ? 'rate' : mode;
     this.draw();
   }
@@ -103,11 +108,13 @@ class Card {
   action(key) { // the action of a key, if it has one now
     if (key === 'u') return () => this.say('undo');
     if (key === '?') return () => this.guidelines();
+    if (key === 'b') return () => this.enter('back');
     if (this.data.item === undefined) return null;
     if (key === 'Escape' && this.mode !== 'rate') return () => this.enter(this.mode);
+    if (key === 'Escape' && this.data.own) return () => this.say('return');
     const reasons = this.data.reasons || [], n = Number(key);
     if (this.mode === 'discard' && n >= 1 && n <= reasons.length) {
-      return () => this.say('discard', {reason: reasons[n - 1]});
+      return () => this.say(this.acts().discard, {reason: reasons[n - 1]});
     }
     if (this.mode === 'rate' && n >= 1 && n <= 3) {
       return () => this.mark(this.marks.strength ? 'fluency' : 'strength', n);
@@ -126,13 +133,13 @@ class Card {
   // ---- Drawing: the whole card each time; a comment that is being typed is carried over
 
   draw() {
-    const field = this.root.querySelector('textarea'), typed = field ? field.value : null;
+    const field = this.root.querySelector('textarea, input'), typed = field ? field.value : null;
     const seat = make('div', {className: 'seat'}, this.data.seat || '');
     const className = 'card' + (this.waiting ? ' waiting' : '');
     this.root.replaceChildren(make('div', {className}, seat, this.head(), ...this.body(), this.foot(), this.told()));
-    const now = this.root.querySelector('textarea');
+    const now = this.root.querySelector('textarea, input');
     if (!now) return;
-    if (typed !== null) now.value = typed;
+    if (typed !== null && now.tagName === field.tagName) now.value = typed;
     now.focus();
   }
 
@@ -146,13 +153,22 @@ class Card {
   }
 
   body() {
-    if (this.data.empty) return [make('p', {className: 'empty'}, this.data.empty.message)];
+    const number = this.mode === 'back' ? this.number() : null;
+    if (this.data.empty) return [make('p', {className: 'empty'}, this.data.empty.message), number];
     const training = 'Training: the right answer comes afterwards';
     const source = [[this.data.source || 'This pair has no source.', false]];
-    const middle = {discard: () => this.why(), comment: () => this.note(), rate: () => this.scales()};
-    return [this.data.training ? make('div', {className: 'training'}, training) : null,
+    const middle = {discard: () => this.why(), comment: () => this.note(), rate: () => this.scales(), back: () => number};
+    return [this.data.training ? make('div', {className: 'training'}, training) : null, this.former(),
       this.side('Reference', this.data.reference), this.side('Translation', this.data.translation),
       this.source ? this.side('Source', source) : null, middle[this.mode]()];
+  }
+
+  former() { // the answer that the rater has gone back to
+    const own = this.data.own;
+    if (!own) return null;
+    const answer = own.strength ? `strength ${own.strength}, fluency ${own.fluency}` : `discarded, ${own.reason}`;
+    return make('div', {className: 'training former'},
+      `Your answer ${own.number}: ${answer}. Answer again to change it, or press Escape to leave it as it is.`);
   }
 
   side(name, pieces) { // a text, with the words that differ marked for those who wish
@@ -172,8 +188,8 @@ class Card {
 
   scale(scale, name, labels, keys) {
     const buttons = labels.map(([n, meaning], i) => {
-      const chosen = this.marks[scale] === n;
-      const fields = {className: chosen ? 'chosen' : '', disabled: this.waiting, 'aria-pressed': String(chosen)};
+      const chosen = this.marks[scale] === n, former = this.data.own && this.data.own[scale] === n;
+      const fields = {className: chosen ? 'chosen' : (former && 'former') || '', disabled: this.waiting, 'aria-pressed': String(chosen)};
       return make('button', {...fields, onclick: () => this.mark(scale, n)},
         make('b', {}, String(n)), ' ' + meaning, make('kbd', {}, keys[i]));
     });
@@ -183,7 +199,7 @@ class Card {
 
   why() {
     const buttons = this.data.reasons.map((reason, i) => {
-      const onclick = () => this.say('discard', {reason});
+      const onclick = () => this.say(this.acts().discard, {reason});
       return make('button', {disabled: this.waiting, onclick}, reason, make('kbd', {}, String(i + 1)));
     });
     return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Why can this pair not be judged?'),
@@ -207,6 +223,24 @@ class Card {
     return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Comment'), field, button);
   }
 
+  number() { // the answer to go back to: the one before, unless the rater types another number
+    const own = this.data.own, value = Math.max(1, own ? own.number - 1 : this.data.answers);
+    const go = () => {
+      const number = Number(this.root.querySelector('input').value);
+      this.mode = 'rate';
+      this.say('back', {number});
+    };
+    const onkeydown = event => {
+      event.stopPropagation();
+      if (event.key === 'Enter') { event.preventDefault(); go(); }
+      if (event.key === 'Escape') this.enter('back');
+    };
+    const name = `Go back to answer number (1 to ${this.data.answers})`;
+    const field = make('input', {type: 'number', min: 1, max: this.data.answers, value, 'aria-label': name, onkeydown});
+    const button = make('button', {onclick: go}, 'Go', make('kbd', {}, 'Enter'));
+    return make('div', {className: 'scale'}, make('div', {className: 'label'}, name), field, button);
+  }
+
   // ---- Below: the other keys as buttons, and what became of the last answer
 
   foot() {
@@ -214,9 +248,11 @@ class Card {
     const button = (name, key, act, there = true) => there ? make('button',
       {className: 'quiet', disabled: this.waiting, onclick: act}, name, make('kbd', {}, key)) : null;
     return make('div', {className: 'foot'},
+      button('Current pair', 'Esc', () => this.say('return'), Boolean(this.data.own)),
       button('Undo', 'u', () => this.say('undo'), this.can('undo')),
-      button('Skip', 's', () => this.say('skip'), rating),
-      button('Discard', 'd', () => this.enter('discard'), rating && this.can('discard')),
+      button('Back to ...', 'b', () => this.enter('back'), this.data.answers > 0 && this.can('back')),
+      button('Skip', 's', () => this.say('skip'), rating && this.can('skip')),
+      button('Discard', 'd', () => this.enter('discard'), rating && this.can(this.acts().discard)),
       button(this.data.comment ? 'Comment ✓' : 'Comment', 'c', () => this.enter('comment'),
         rating && this.can('comment')),
       button('Source', 'o', () => this.toggle('source'), rating),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from ..annotation.admission import campaign_state
 from ..annotation.campaigns import SCALES, list_campaigns, read_campaign
 from ..annotation.exports import export
 from ..annotation.store import EventLog
@@ -57,6 +58,8 @@ def progress_line(
 def _progress(log, campaign):
     "A bar, the people, and the pairs in hand."
     share, text = progress_line(log, campaign)
+    now = campaign_state(log, campaign)
+    if not now.is_open: text = f'{now.state} · {text}'
     people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
     st.progress(share, text=text)
     with st.expander(f'Raters: {len(people):,} people, {len(leases):,} pairs reserved', icon=':material/group:'):
@@ -116,10 +119,11 @@ def _campaign(log, s):
 
 # %% ../../nbs/62_pages.agreement.ipynb #6f814b14
 HOW = '''
-1. Start with the coefficient that corrects for chance. 0 is chance and 1 is full agreement; by common practice 0.67
-   is the least for careful conclusions, and 0.8 is good.
+1. Start with a coefficient that corrects for chance, such as alpha. 0 is chance and 1 is full agreement; the common
+   scales, with their sources and limits, are below the table.
 2. Raw agreement is high whenever one label dominates, so never read it alone.
-3. *raters* shows who rates higher or lower than others; *in dispute* and *decide* settle single pairs.
+3. *raters* shows who rates higher or lower than others, and how well each agrees with gold items and decisions;
+   *in dispute* and *decide* settle single pairs.
 4. *table 3* estimates the shares of labels by range of score, as Table 3 of ParaNMT-50M does.
 '''
 

@@ -93,11 +93,16 @@ def _of_lexicons(s):
 
 def _of_campaigns(s):
     "Campaigns, where there is a database; looking makes none."
+    from paranmt_lab.annotation.admission import STATES, campaign_states
     from paranmt_lab.annotation.campaigns import list_campaigns
     from paranmt_lab.annotation.store import EventLog, server_url, sqlite_path
     if not (server_url(s.annotations) or sqlite_path(s.annotations).is_file()): return
-    for row in list_campaigns(EventLog(s.annotations)).itertuples():
-        yield _thing('campaign', row.campaign, f'{row.items:,} pairs'), [f'corpus:{row.corpus}'] if row.corpus else []
+    log = EventLog(s.annotations)
+    states = campaign_states(log)
+    for row in list_campaigns(log).itertuples():
+        state = states.get(row.campaign, STATES[0])
+        text = f'{row.items:,} pairs' if state == STATES[0] else f'{row.items:,} pairs, {state}'
+        yield _thing('campaign', row.campaign, text), [f'corpus:{row.corpus}'] if row.corpus else []
 
 # %% ../../nbs/46_project.lineage.ipynb #aa5fb829
 def _found(s, strict):
