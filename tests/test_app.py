@@ -378,7 +378,8 @@ def test_the_reading_list_is_read_by_keys(page, workspace):
 
 
 COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'shape', 'beside', 'order', 'rows', 'seed', 'view'},
-            'filters': {'corpus', 'show', 'calibration', 'label'}, 'training': {'runs', 'over', 'smooth'},
+            'filters': {'corpus', 'show', 'calibration', 'label'},
+            'training': {'runs', 'over', 'smooth', 'seeds', 'options'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at', 'second', 'above'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges'},
@@ -829,8 +830,19 @@ def test_training(page, workspace):
     for figure in ('loss', 'active', 'development', 'pairs_per_second', 'cosine_pairs', 'cosine_negatives'):
         assert page.tab.query_selector(f'.st-key-curve_{figure} .vega-embed'), figure
     assert logged(workspace, names[0]).development_set.dropna().iloc[0] in page.text()
+    text = '<img src=x onerror="window.hacked = 1"> **good** $x$'
+    page.tab.locator('.st-key-notes summary').click()
+    page.tab.locator('.st-key-notes textarea').fill(text)
+    page.after(page.tab.locator('.st-key-save_note button').click)
+    assert (workspace / 'runs' / names[0] / 'note.txt').read_text() == text + '\n'
+    rows = page.table('run_table').set_index('run')
+    for name in names:
+        scores = logged(workspace, name).set_index('step').development.dropna()
+        assert (float(rows.best[name]), float(rows['best at step'][name])) == (scores.max(), scores.idxmax())
+    assert (rows.note[names[0]], page.tab.evaluate('window.hacked')) == (text, None)
     page.shot('training')
     page.open('training', runs=names, over='seconds', smooth=50).shot('training-seconds')
+    assert 'Each point is the mean of 50 lines.' in page.tab.inner_text('[data-testid=stSidebar]')
 
 
 @pytest.fixture
@@ -1157,6 +1169,9 @@ def test_results(page, workspace):
     years = page.table('by_year').set_index(['system', 'source'])
     assert years['2014']['WORD,TRIGRAM', 'Table 8 of ParaNMT-50M'] == '77.4'
     assert '2013 without SMT' in years or not (years['2012'].loc[:, 'ours'] != 'not available').any()
+    page.tab.locator('.st-key-gaps summary').click()
+    commands = page.tab.locator('.st-key-gaps code').all_inner_texts()
+    assert any(command.strip().endswith('--tasks STS13') for command in commands), commands
     page.shot('results-by-year')
     page.open('results', view='Pairs', set='graded sample')
     assert 'Pearson' in page.text() and 'largest errors' in page.text()

@@ -39,6 +39,7 @@ from paranmt_lab.pages.result_tables import (
     read_all,
     result_files,
     show_datasets,
+    show_gaps,
     show_others,
     show_years,
     two_tables,
@@ -132,9 +133,11 @@ def _badges(names, s): return badges(names, s)
 # %% ../../nbs/62_pages.results.ipynb #087d28ce
 HOW = '''
 1. Rows of the paper are grey. Ours come from the runs of this workspace, with 95 % intervals where they were computed.
+   *By year* sets differences from a row of the paper around a line at zero.
 2. A difference counts only if it is larger than the interval and the spread between seeds.
 3. A badge tells how many test pairs a system was trained on.
-4. *Pairs* lists the test pairs on which a system and people disagree most; *Speed* compares quality with rate.
+4. The last part of a view has the commands for figures that are not available.
+5. *Pairs* lists the test pairs on which a system and people disagree most; *Speed* compares quality with rate.
 '''
 
 @page_view
@@ -159,3 +162,4 @@ def page():
     if text := _badges(list(results), s): st.markdown(text)
     if view == 'Map': _map(results)
     else: _tables(results, view)
+    show_gaps(results, s)
