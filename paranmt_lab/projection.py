@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NEAR', 'APART', 'SIDES', 'MAPS', 'ENCODING', 'NEIGHBOURS', 'PLACES', 'CHUNK', 'unit', 'Epochs', 'project', 'Placer',
-           'has_map', 'map_corpus', 'open_placer']
+           'has_map', 'map_corpus', 'map_vectors', 'open_placer']
 
 # %% ../nbs/61_projection.ipynb #12c73014
 import re
@@ -174,6 +174,17 @@ def _encoded(sentences, encode, progress):
     return np.concatenate(vectors[1:] or vectors)
 
 # %% ../nbs/61_projection.ipynb #875959d0
+def map_vectors(
+    corpus:Corpus,         # Whose sentences are on the map
+    encode:Callable[[list[str]], np.ndarray], # Sentences to vectors, float[n, d]
+    n:int=5000,            # Most pairs on the map
+    seed:int=0,            # Seed of the sample and of UMAP
+    sides:str='references', # Key of `SIDES`
+) -> tuple[pd.DataFrame, np.ndarray]: # `pair_id`, `side`, `sentence` of each place; float32[n, d], unit rows
+    "The sentences of a map and their vectors, encoded again."
+    sentences = _sentences(corpus, n, seed, SIDES[sides])
+    return sentences, unit(_encoded(sentences.sentence.tolist(), encode, lambda *progress: None))
+
 def open_placer(
     corpus:Corpus,         # Whose sentences are on the map
     encode:Callable[[list[str]], np.ndarray], # Sentences to vectors, float[n, d]
@@ -184,5 +195,4 @@ def open_placer(
 ) -> Placer:               # Places further vectors
     "The map of `map_corpus`, ready to place further sentences."
     places = map_corpus(corpus, encode, identity, n, seed, sides)
-    sentences = _sentences(corpus, n, seed, SIDES[sides])
-    return Placer(_encoded(sentences.sentence.tolist(), encode, lambda *progress: None), places)
+    return Placer(map_vectors(corpus, encode, n, seed, sides)[1], places)

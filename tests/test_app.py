@@ -382,9 +382,9 @@ COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'shape', 'beside', 'o
             'training': {'runs', 'over', 'smooth', 'seeds', 'options'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'at', 'second', 'above'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
-            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges'},
+            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges', 'clusters'},
             'compare': {'kind', 'run', 'other', 'pairs'}, 'results': {'systems', 'view'},
-            'back-translation': {'corpus'}}
+            'back-translation': {'corpus', 'view', 'many', 'order', 'scorer'}}
 
 
 @pytest.mark.parametrize('path', COMPLETE)
@@ -971,8 +971,21 @@ def test_embedding_map(page, workspace):
     stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}').set_index('pair_id')
     assert stored.reference[listed.pair_id].tolist() == listed.reference.tolist()
     page.shot('embedding-map')
-    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour=SCORE)
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour=SCORE,
+              limit=SCORE, keep='0.5:1')
+    marks = page.tab.locator('.st-key-map .vega-embed .mark-symbol path')
+    marks.first.wait_for()
+    scores = ask(workspace, f'SELECT pair_id, "{SCORE}" AS score FROM {{pairs}} POSITIONAL JOIN {{m:{SCORE}}}')
+    removed = (~(scores.set_index('pair_id').score[places.pair_id] > .5)).sum()
+    assert 0 < removed < 500 and f'removes {removed} of 500 sentences' in page.text()
+    page.settle()
+    marks.nth(40).click()
+    page.tab.wait_for_selector('.st-key-near_box')
+    page.settle()
+    [point] = page.address_bar()['point']
+    near, pair = page.saved('near_save'), int(point.partition(':')[0])
+    assert len(near) == 10 and stored.reference[pair] not in set(near.sentence) and near.sentence.is_unique
+    assert near.cosine.is_monotonic_decreasing
     page.shot('embedding-map-score')
 
 
