@@ -19,7 +19,16 @@ from ..browsing.distributions import EVERY, PairFilter
 from ..browsing.index import Browsing
 from ..corpus import Corpus
 from ..filters.scoring import score_columns
-from .filters_outcomes import campaigns_of, open_log_if_there, pair_labels
+from paranmt_lab.pages.filters_outcomes import (
+    campaign_command,
+    campaigns_of,
+    open_log_if_there,
+    pair_labels,
+    pairs_condition,
+    planned_campaign,
+    report,
+    send_pairs,
+)
 from .parts import in_address, number, open_corpus, page_part, pair_table
 from ..reading import READ, reading_list
 from ..selection import Range
@@ -174,6 +183,18 @@ def _pinned(corpus):
         columns = ['reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id']
         pair_table(corpus.pairs_by_id(pins, columns), 'pinned', f'{corpus.name}-pinned')
         st.button('Unpin all', key='unpin', on_click=lambda: st.session_state.update(pin=()))
+        _send_pins(corpus, pins)
+
+def _send_pins(corpus, pins):
+    "A form that sends the pinned pairs to a campaign, with its command."
+    with st.form('send_pins', border=True):
+        name = st.text_input('Send them to a new campaign', key='pins_campaign', placeholder='name of the campaign')
+        where = pairs_condition(pins)
+        if st.form_submit_button('Send', icon=':material/send:'):
+            send_pairs(corpus.name, (), name, '', len(pins), where)
+            report()
+        plan = planned_campaign(name or 'NAME', corpus.name, (), '', len(pins), where)
+        st.code(campaign_command(plan), language='bash', wrap_lines=True)
 
 def show_reading(
     corpus:Browsing,       # The corpus
