@@ -55,5 +55,6 @@ with show_errors():
     know_pages(pages)
     access.show_account()
     access.return_to_address()
-    try: page.run()
-    finally: name_tab(page.title)
+    name_tab(page.title)  # a page may stop before its end
+    page.run()
+    name_tab(page.title)
