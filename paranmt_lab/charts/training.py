@@ -78,12 +78,13 @@ def _looks(points, order, styles):
     return points.assign(label=points.run), colour, dict(strokeDash=pattern)
 
 # %% ../../nbs/60_charts.training.ipynb #e861a837
-def _marks(curves, best, line_of):
-    "The points of runs at the step of their best development score."
+def _marks(curves, best, line_of, points):
+    "The points of runs at the step of their best development score; one of a band is at the place of the mean."
     own = curves.merge(best[['run', 'step']], on='run', suffixes=('', '_best'))
     own = own[own.step <= own.step_best]
-    own = own.loc[own.groupby('run').step.idxmax(), ['run', 'step', 'x', 'value', 'mean']]
-    return own.assign(label=own.run.map(line_of))
+    own = own.loc[own.groupby('run').step.idxmax(), ['run', 'step', 'value', 'mean']]
+    places = points[['run', 'step', 'x']].rename(columns={'run': 'label'})
+    return own.assign(label=own.run.map(line_of)).merge(places, on=['label', 'step'])
 
 def _tips(x, value, has_bands):
     "The facts at the pointer."
@@ -128,7 +129,7 @@ def training_curve(
     tips = _tips(x, words, bool((points.seeds > 1).any()))
     base = alt.Chart(points).encode(x=alt.X('x:Q', title=x), tooltip=tips, color=colour, detail='run:N')
     layers = list(_layers(base, points, y, dashes))
-    if best is not None and len(marks := _marks(curves, best, line_of)):
+    if best is not None and len(marks := _marks(curves, best, line_of, points)):
         at_best = alt.Chart(marks).mark_point(shape='diamond', size=170, strokeWidth=2.5, opacity=1)
         layers.append(at_best.encode(x='x:Q', y=y('mean'), color=colour, detail='run:N', tooltip=tips[:4]))
     return alt.layer(*layers)

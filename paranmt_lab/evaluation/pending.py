@@ -114,9 +114,9 @@ def _reason(task, rows, s):
     if task not in SETS: return ('its data were absent', True) if absent else ('not measured', False)
     sets = sts_sets(s.resources, [task])
     lacking = set(sets.dataset[~sets.available]) & (absent or set(sets.dataset))
-    if lacking == {SMT} and absent <= {SMT, *FIGURES} and absent:
+    if lacking == {SMT} and absent and absent <= {SMT, *FIGURES}:
         return f'SMT is licensed, so nothing fetches it; save yours as {sets.path[sets.dataset == SMT].item()}', False
-    if lacking: return f"not in the resources: {', '.join(sorted(lacking))}", True
+    if lacking - {SMT}: return f"not in the resources: {', '.join(sorted(lacking))}", True
     return 'the data are there, and it was not measured on them', False
 
 # %% ../../nbs/44_evaluation.pending.ipynb #a1c0ffe1

@@ -81,7 +81,7 @@ def _common_name(names):
     "The part that the names of runs share, without the word `seed`."
     start = os.path.commonprefix(names)
     end = os.path.commonprefix([name[len(start):][::-1] for name in names])[::-1]
-    return re.sub(r'(?:[\W_]+s(?:eed)?)?[\W_]*\d*$', '', start, flags=re.IGNORECASE) + end or names[0]
+    return re.sub(r'(?:[\W_]+s(?:eed)?)?[\W_]*\d*$', '', start, flags=re.IGNORECASE) + end or f'{names[0]} and others'
 
 def seed_groups(
     runs:list[Run], # Runs

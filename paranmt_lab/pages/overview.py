@@ -298,7 +298,7 @@ def _run_details(s, name):
         for figure, name in (('loss', 'Loss'), ('development', 'Development score, Pearson × 100')):
             if figure not in metrics or metrics[figure].notna().sum() < 2: continue
             st.caption(name)
-            curve = training_curve(metrics.assign(run=run.name), figure, 20 if figure == 'loss' else 1)
+            curve = training_curve(metrics.assign(run=run.name), figure, 0 if figure == 'loss' else 1)
             draw(curve.properties(height=260), f'curve_{figure}')
         if 'step' not in metrics or not len(metrics): st.caption('The run has no metrics yet.')
     facts = run.config | {f'done.{k}': v for k, v in (run.finished or {}).items()}

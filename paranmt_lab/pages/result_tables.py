@@ -232,4 +232,4 @@ def show_gaps(
         for gap in gaps:
             st.markdown(f"**{gap.task}**, {', '.join(map(escaped, gap.systems))}: {escaped(gap.why)}")
             if gap.command: st.code(gap.command, language='bash', wrap_lines=True)
-        st.caption('`paranmt fetch` asks for no licence, but each set has one: it is printed before the download.')
+        st.caption('`paranmt fetch` without a name lists the licence of each set: check that it permits your use.')
