@@ -763,7 +763,6 @@ def test_an_annotator_rates_and_nothing_else(signed_in, guarded):
     assert 'bob@example.org' in bob.tab.inner_text('[data-testid=stSidebar]')
     for path in PAGES:
         bob.tab.goto(f'{guarded[0]}/{path}')
-        bob.seated()                                                  # the page of ratings, whatever the address says
         bob.tab.wait_for_selector('[role=dialog] >> text=Page not found')
         assert bob.tab.inner_text('h1') == 'Annotate'
         assert 'New campaign' not in bob.tab.inner_text('[data-testid=stMain]')
