@@ -28,6 +28,7 @@ from ..evaluation.pairwise import compare_systems
 from ..evaluation.results import read_results
 from ..evaluation.sts import YEARLY
 from ..filters.scoring import score_columns
+from ..jobs.comparison import best_scores
 from ..jobs.run import Run, list_runs
 from ..labels import label
 from ..models import identity_of, models_at_hand
@@ -125,11 +126,15 @@ def _settings(first, second):
 def _curves(runs):
     "Development scores and losses of both runs."
     metrics = [run.metrics().assign(run=run.name) for run in runs]
+    best = best_scores(pd.concat(metrics, ignore_index=True))
     for figure, title in (('development', 'Development score, Pearson × 100'), ('loss', 'Loss')):
-        frames = [m for m in metrics if figure in m and m[figure].notna().sum() > 1]
+        frames = [m for m in metrics if figure in m and m[figure].notna().any()]
         if not frames: continue
         st.caption(title)
-        draw(training_curve(pd.concat(frames, ignore_index=True), figure, 1).properties(height=240), f'curve_{figure}')
+        every, window = pd.concat(frames, ignore_index=True), int(figure == 'development') # scores are never smoothed
+        chart = training_curve(every, figure, window, runs=[run.name for run in runs], best=best)
+        draw(chart.properties(height=260), f'curve_{figure}')
+    if len(best): st.caption('◇ Step of the best development score.')
 
 @page_part
 def _results(runs):

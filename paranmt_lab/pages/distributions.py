@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['MOST_RANGES', 'TITLES', 'SHAPES', 'PANELS', 'choose_pairs', 'filter_words', 'bounds_words', 'show_kept',
-           'show_distributions', 'link_with']
+           'show_distributions', 'filter_choices', 'map_choices']
 
 # %% ../../nbs/62_pages.distributions.ipynb #d455a06e
-from urllib.parse import urlencode
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -239,12 +239,20 @@ def _over(here, measure, other, pairs):
     show_table(spread_table(spreads).rename(columns=dict(name='measure')), 'over_rows')
 
 # %% ../../nbs/62_pages.distributions.ipynb #cc5f2c3f
-def link_with(
-    path:str,         # Path of a page
-    corpus:Corpus,    # Its corpus
+def filter_choices(
+    corpus:Corpus,    # The corpus that is shown
     pairs:PairFilter, # Its filter
-) -> str:             # Relative address
-    "The address of a page with a filter."
-    parts = [(part, getattr(pairs, part)) for part in TITLES if getattr(pairs, part) not in ('', None)]
-    ranges = [('filter', write_filter(r)) for r in pairs.ranges]
-    return f"{path}?{urlencode([('corpus', corpus.name), *parts, *ranges])}"
+) -> dict:            # Choices that a page opens with, for `page_links`
+    "The choices of a link to the same pairs on another page."
+    parts = {part: getattr(pairs, part) for part in TITLES}
+    return dict(corpus=corpus.name) | parts | dict(filter=[write_filter(r) for r in pairs.ranges])
+
+# %% ../../nbs/62_pages.distributions.ipynb #30f302c9
+def map_choices(
+    corpus:Corpus,              # The corpus that is shown
+    ranges:Sequence[Range]=(),  # Ranges of a filter
+) -> dict:                      # Choices that the embedding map opens with, for `page_links`
+    "The choices of a link to the map, with the last range as its threshold."
+    limits = [r for r in ranges if r.measure in corpus.measures()][-1:]
+    ends = [f"{'-inf' if r.low is None else f'{r.low:g}'}:{'inf' if r.high is None else f'{r.high:g}'}" for r in limits]
+    return dict(corpus=corpus.name, limit=[r.measure for r in limits], keep=ends)

@@ -15,7 +15,7 @@ from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
 from ..labels import cited, label
-from .distributions import link_with
+from .distributions import filter_choices, map_choices
 from .filters_calibration import calibrations
 from .filters_outcomes import people, save_or_send, trainings
 from paranmt_lab.pages.filters_ranges import (
@@ -28,6 +28,7 @@ from paranmt_lab.pages.filters_ranges import (
     read_filters,
     write_filter,
 )
+from .links import page_links
 from paranmt_lab.pages.parts import (
     choose_corpus,
     corpus_state,
@@ -189,8 +190,9 @@ def _filters(corpus, state, measures, choices):
     _domains(filters, counts, every)
     _examples(filters, corpus, list(ranges.values()), counts)
     save_or_send(corpus, list(ranges.values()), counts.pairs)
-    link = link_with('score-ranges', corpus, PairFilter(ranges=tuple(ranges.values())))
-    st.link_button('Read these pairs and see their distributions', link, icon=':material/bar_chart:', type='tertiary')
+    here = filter_choices(corpus, PairFilter(ranges=tuple(ranges.values())))
+    page_links(('Read these pairs and see their distributions', 'score-ranges', here),
+               ('Map of the corpus', 'embedding-map', map_choices(corpus, list(ranges.values()))))
 
 # %% ../../nbs/62_pages.filters.ipynb #5b758626
 HOW = '''

@@ -23,12 +23,13 @@ def know_pages(
 def page_links(
     *links:tuple[str, str, dict], # Label, address of the page, and the choices that it opens with
 ):
-    "Links to other pages, in a row. A choice without a value is left out; a text may be any text."
+    "Links to other pages, in a row. A choice without a value is left out; a list is a choice of several."
     pages = st.session_state.get('_pages', {})
     with st.container(horizontal=True):
         for label, path, choices in links:
             if path not in pages: continue
-            address = {key: str(value) for key, value in choices.items() if value not in (None, '')}
+            values = {key: value if isinstance(value, list) else [value] for key, value in choices.items()}
+            address = [(key, str(v)) for key, several in values.items() for v in several if v not in (None, '')]
             st.page_link(pages[path], label=label, icon=pages[path].icon, query_params=address)
 
 # %% ../../nbs/62_pages.links.ipynb #0f77cda0

@@ -19,12 +19,14 @@ from ..labels import cited, label, table_name
 from paranmt_lab.pages.distributions import (
     bounds_words,
     choose_pairs,
+    filter_choices,
     filter_words,
-    link_with,
+    map_choices,
     show_distributions,
     show_kept,
 )
 from .filters_outcomes import save_or_send
+from .links import page_links
 from paranmt_lab.pages.parts import (
     choose,
     choose_corpus,
@@ -281,8 +283,8 @@ def _send_on(corpus, measure, low, high, pairs, count):
     with st.expander('Save this range as a selection, or send it to people', icon=':material/send:'):
         if (low, high) != (None, None): pairs = pairs.narrowed(Range(measure, low, high))
         save_or_send(corpus, list(pairs.ranges), count, pairs.values_sql())
-    link = link_with('filters', corpus, PairFilter(ranges=pairs.ranges))
-    st.link_button('Move these ranges by sliders', link, icon=':material/filter_alt:', type='tertiary')
+    page_links(('Move these ranges by sliders', 'filters', filter_choices(corpus, PairFilter(ranges=pairs.ranges))),
+               ('Map with this range marked', 'embedding-map', map_choices(corpus, list(pairs.ranges))))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #1fb3641c
 def _begun(corpus):
