@@ -352,6 +352,12 @@ def test_a_rectangle_over_the_density_filters_the_page(page, workspace):
         page.after(page.tab.locator('.st-key-shape').get_by_text(shape, exact=True).click)
         assert page.metric('Pairs kept') == len(kept) and page.address_bar()['shape'] == [shape]
         page.shot(f'score-ranges-{shape.split()[0]}')
+    page.tab.get_by_label('Text of a side', exact=True).fill('The')
+    page.after(page.tab.keyboard.press, 'Enter')
+    texts = "contains(reference, 'The') OR contains(translation, 'The')"
+    kept &= set(ask(workspace, f'SELECT pair_id FROM {{pairs}} WHERE {texts}').pair_id)
+    assert page.metric('Pairs kept') == page.metric('pairs with') == len(kept) > 0
+    assert set(page.saved('pairs_save').pair_id) == kept
 
 
 def test_the_reading_list_is_read_by_keys(page, workspace):
@@ -444,6 +450,11 @@ def test_filters_count_what_the_files_hold(page, workspace):
     assert page.metric('Pairs kept') == len(kept_by(workspace, **ranges))
     assert page.after(page.tab.go_back).metric('Pairs kept') == len(kept)
     assert lower.get_attribute('aria-valuetext') == '0.1'
+    page.open('filters', corpus='talk-reworded', filter='trigram_overlap:0.1:0.7', domain='news', text='the')
+    kept = kept_by(workspace, trigram_overlap=(0.1, 0.7)) & set(ask(
+        workspace, "SELECT pair_id FROM {pairs} WHERE corpus = 'news' AND "
+        "(contains(lower(reference), 'the') OR contains(lower(translation), 'the'))").pair_id)
+    assert page.metric('Pairs kept') == len(kept) > 0
 
 
 def test_filters_become_a_selection_and_a_campaign(page, workspace):

@@ -9,13 +9,12 @@ __all__ = ['MOST', 'HOW', 'moved_ranges', 'page']
 import pandas as pd
 import streamlit as st
 
-from ..browsing.distributions import PairFilter
 from ..charts.filters import domain_shares, filter_histogram
 from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
 from ..labels import cited, label
-from .distributions import filter_choices, map_choices
+from .distributions import choose_rows, filter_choices, filter_words, map_choices
 from .filters_calibration import calibrations
 from .filters_outcomes import people, save_or_send, trainings
 from paranmt_lab.pages.filters_ranges import (
@@ -38,6 +37,7 @@ from paranmt_lab.pages.parts import (
     nothing_yet,
     number,
     one_of,
+    open_corpus,
     page_part,
     page_view,
     pair_table,
@@ -167,11 +167,15 @@ def moved_ranges(
     return f"Thresholds were moved to the nearest position of their slider: {', '.join(moves)}." if moves else ''
 
 # %% ../../nbs/62_pages.filters.ipynb #bbb23a21
+@st.cache_data(max_entries=16, ttl=3600, show_spinner='Looking for the pairs')
+def _ids(folder, state, pairs): return open_corpus(folder).frame(['pair_id'], **pairs.question()).pair_id.to_numpy()
+
 @page_part
-def _filters(corpus, state, measures, choices):
+def _filters(corpus, state, measures, pairs, choices):
     "Everything below the choice of measures."
     of = str(corpus.folder), tuple(measures), state
     if (filters := crossfilter(*of)) is None: st.stop()
+    if pairs: filters, of = filters.within(_ids(str(corpus.folder), state, pairs)), (*of, pairs)
     at_edges = {r.measure: range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r)) for r in choices}
     ranges = {measure: r for measure, r in at_edges.items() if r}
     if note := moved_ranges(filters, choices): st.info(escaped(note), icon=':material/tune:')
@@ -189,8 +193,8 @@ def _filters(corpus, state, measures, choices):
     calibrations(measures)
     _domains(filters, counts, every)
     _examples(filters, corpus, list(ranges.values()), counts)
-    save_or_send(corpus, list(ranges.values()), counts.pairs)
-    here = filter_choices(corpus, PairFilter(ranges=tuple(ranges.values())))
+    save_or_send(corpus, list(ranges.values()), counts.pairs, pairs.values_sql())
+    here = filter_choices(corpus, pairs._replace(ranges=tuple(ranges.values())))
     page_links(('Read these pairs and see their distributions', 'score-ranges', here),
                ('Map of the corpus', 'embedding-map', map_choices(corpus, list(ranges.values()))))
 
@@ -201,6 +205,7 @@ HOW = '''
 2. *Removes alone* counts the pairs that all other ranges keep. A range with a small number there hardly
    matters.
 3. The examples are pairs next to a threshold. Save the ranges as a selection to train on them.
+4. Domain, system, language, rank and text in the sidebar choose the pairs that all numbers of the page count.
 '''
 
 @page_view
@@ -212,7 +217,8 @@ def page():
     corpus = choose_corpus(s)
     state = corpus_state(corpus)
     every = score_columns(corpus)
-    st.caption(source_line(corpus))
+    pairs = choose_rows(corpus, state)
+    st.caption(source_line(corpus, **filter_words(pairs)))
     if not corpus.rows: nothing_yet(f'**{escaped(corpus.name)}** has no pairs yet.', 'paranmt import NAME FILE')
     if not every: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')
     in_address('show', _default_measures(every), some_of(every, 'measure', MOST))
@@ -220,4 +226,4 @@ def page():
     ranges = in_address('filter', [], read_filters(every), write_filter)
     measures = [*measures, *(r.measure for r in ranges if r.measure not in measures)]
     if not measures: return st.info('Choose measures on the left.', icon=':material/tune:')
-    _filters(corpus, state, measures, ranges)
+    _filters(corpus, state, measures, pairs, ranges)

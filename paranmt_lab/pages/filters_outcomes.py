@@ -86,6 +86,7 @@ def people(
     campaign = left.selectbox('Campaign', names, key='campaign')
     scale = right.selectbox('Scale', list(SCALES), key='scale', format_func=SCALES.get)
     labels = pair_labels(s.annotations, campaign)
+    labels = labels[filters.holds(labels.pair_id.to_numpy('int64'))].reset_index(drop=True)
     sides = label_sides(labels, filters.keeps(ranges, labels.pair_id.to_numpy('int64')).reset_index(drop=True), scale)
     _headline(place, sides.iloc[0], SCALES[scale])
     if not len(labels): return st.caption('None of its pairs has been rated yet.')

@@ -283,7 +283,7 @@ def _send_on(corpus, measure, low, high, pairs, count):
     with st.expander('Save this range as a selection, or send it to people', icon=':material/send:'):
         if (low, high) != (None, None): pairs = pairs.narrowed(Range(measure, low, high))
         save_or_send(corpus, list(pairs.ranges), count, pairs.values_sql())
-    page_links(('Move these ranges by sliders', 'filters', filter_choices(corpus, PairFilter(ranges=pairs.ranges))),
+    page_links(('Move these ranges by sliders', 'filters', filter_choices(corpus, pairs)),
                ('Map with this range marked', 'embedding-map', map_choices(corpus, list(pairs.ranges))))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #1fb3641c
