@@ -79,7 +79,7 @@ test: $(READY) debian ray ## nbdev_test, then pytest
 	$(BIN)/pytest tests/test_cluster.py
 
 soak: $(READY) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
-	PARANMT_PICTURES=1 $(BIN)/pytest tests -m soak
+	PICTURES=1 $(BIN)/pytest tests -m soak
 
 screenshots: $(READY) debian ## Four pictures of the app on the demonstration's data, into nbs/images/
 	$(BIN)/paranmt demo

@@ -122,8 +122,8 @@ class Rater:
         return self
 
     def shot(self, path):
-        "A picture of what is in view, where somebody wants to look at it: PARANMT_PICTURES=1."
-        if not os.environ.get('PARANMT_PICTURES'): return
+        "A picture of what is in view, where somebody wants to look at it: PICTURES=1."
+        if not os.environ.get('PICTURES'): return
         path.parent.mkdir(exist_ok=True)
         self.tab.wait_for_timeout(500)
         self.tab.screenshot(path=path)

@@ -1,7 +1,7 @@
 """The page "Annotate" in a real Chromium: keys alone, undo, several people at once, trouble, a login.
 
 What became of the ratings is read from the event log by SQL and not by the package. With
-PARANMT_PICTURES=1 screenshots go to tests/screenshots/ (not committed) to be looked at."""
+PICTURES=1 screenshots go to tests/screenshots/ (not committed) to be looked at."""
 import os
 import re
 import resource

@@ -1,7 +1,7 @@
 """The app in a real Chromium: what it shows is compared with the Parquet files behind it, read by DuckDB and not by the
 package.
 
-The workspace is made from the sample by `app_workspace.build`. With PARANMT_PICTURES=1 screenshots go to
+The workspace is made from the sample by `app_workspace.build`. With PICTURES=1 screenshots go to
 tests/screenshots/ (not committed) to be looked at."""
 import json
 import os
@@ -187,8 +187,8 @@ class Page:
         return self.after(stroke)
 
     def shot(self, name):
-        "A picture of the whole page, where somebody wants to look at it: PARANMT_PICTURES=1."
-        if not os.environ.get('PARANMT_PICTURES'): return
+        "A picture of the whole page, where somebody wants to look at it: PICTURES=1."
+        if not os.environ.get('PICTURES'): return
         SHOTS.mkdir(exist_ok=True)
         for _ in range(2):
             height = self.tab.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
