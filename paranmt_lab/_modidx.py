@@ -4951,6 +4951,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._ends': ( 'pages.embedding_map.html#_ends',
                                                                                             'paranmt_lab/pages/embedding_map.py'),
+                                                 'paranmt_lab.pages.embedding_map._ends_moved': ( 'pages.embedding_map.html#_ends_moved',
+                                                                                                  'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._hover': ( 'pages.embedding_map.html#_hover',
                                                                                              'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._jobs': ( 'pages.embedding_map.html#_jobs',

@@ -21,7 +21,7 @@ from .views import ratings
 # %% ../../nbs/35_annotation.gold.ipynb #57695f1f
 _FIRST_ANSWERS = """SELECT e.annotator, e.item, e.payload, i.gold FROM events e JOIN (
     SELECT min(f.id) AS id FROM events f JOIN items g ON g.campaign = f.campaign AND g.item = f.item
-    WHERE f.campaign = :c AND f.kind IN ('rated', 'imported') AND g.gold IS NOT NULL AND f.id <= :at
+    WHERE f.campaign = :c AND f.kind IN ('rated', 'revised', 'imported') AND g.gold IS NOT NULL AND f.id <= :at
     GROUP BY f.item, f.annotator) l ON l.id = e.id
     JOIN items i ON i.campaign = e.campaign AND i.item = e.item ORDER BY e.item, e.annotator"""
 _COLUMNS = ['source', 'item', 'annotator', *SCALES, *(f'gold_{scale}' for scale in SCALES)]

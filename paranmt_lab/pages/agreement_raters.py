@@ -189,7 +189,7 @@ def show_raters(
     if (names := soon(rater_names_at, *subject.key, what='Reading the ratings')) is None: return
     if len(names) < 2:
         st.info('Drift needs the ratings of at least two people.', icon=':material/group:')
-        return _gold(subject) if names else None
+        return _gold(subject)
     left, right = st.columns(2, gap='large')
     with left: _confusion(subject, names)
     with right: _drift(subject)

@@ -153,15 +153,17 @@ COMMANDS = dict(open='open', paused='pause', closed='close') # State to the comm
 
 def _change_state(log, campaign, state, who):
     "Open, pause or close a campaign, and keep what went wrong."
-    try: set_state(log, campaign, state, who, st.session_state.get('state_message', ''))
+    key = f'state_message_{campaign}'
+    try: set_state(log, campaign, state, who, st.session_state.get(key, ''))
     except (OSError, ValueError) as e: st.session_state['not_changed'] = escaped(e)
+    else: st.session_state[key] = ''
 
 def _show_state(log, campaign, who):
     "The state of a campaign, and the buttons that change it."
     now = campaign_state(log, campaign)
     since = f' since {now.since[:16].replace("T", " ")} UTC, by {escaped(now.by)}' * bool(now.since)
     st.markdown(f':material/{_ICONS[now.state]}: The campaign is **{now.state}**{since}. {escaped(now.message)}')
-    message = st.text_input('Message to the raters', key='state_message', max_chars=1000)
+    message = st.text_input('Message to the raters', key=f'state_message_{campaign}', max_chars=1000)
     with st.container(horizontal=True):
         for state in STATES:
             if state == now.state: continue

@@ -38,7 +38,8 @@ TITLES = dict(domain='Domain', system='System', language='Language of the source
 @st.cache_data(max_entries=16, ttl=3600, show_spinner=False)
 def _names(folder, state):
     "Values of each part of the filter: names, and numbers of ranks."
-    columns = ', '.join(f'list_sort(list(DISTINCT "{column}")) AS {part}' for part, column in COLUMNS.items())
+    columns = ', '.join(f'list_sort(list(DISTINCT "{column}") FILTER ("{column}" IS NOT NULL)) AS {part}'
+                        for part, column in COLUMNS.items())
     row = open_corpus(folder).query(f'SELECT {columns} FROM numbers').iloc[0]
     return {part: [] if row[part] is None else list(row[part]) for part in COLUMNS}
 
@@ -58,7 +59,7 @@ def _range_widgets(corpus, measures, ranges):
     "Ranges of measures, each with the number of pairs that it keeps by itself."
     st.session_state['range_measures'] = [r.measure for r in ranges]
     st.sidebar.multiselect('Ranges of measures', measures, key='range_measures', on_change=_ranges_picked,
-                           max_selections=MOST_RANGES, format_func=label, placeholder='no range')
+                           max_selections=max(MOST_RANGES, len(ranges)), format_func=label, placeholder='no range')
     for r in ranges:
         with st.sidebar.container(border=True):
             st.markdown(f'**{escaped(label(r.measure))}**')

@@ -21,6 +21,7 @@ from ..clusters import cluster_labels, nearest_points
 from ..corpus import Corpus
 from ..filters.table import encoder_first
 from ..jobs.progress import duration
+from ..jobs.provenance import fingerprint
 from ..labels import label
 from ..models import identity_of, models_at_hand
 from paranmt_lab.pages.filters_outcomes import (
@@ -389,7 +390,8 @@ def _limit(corpus):
     "Choice of the sidebar: the measure of a threshold, empty for none."
     measures = encoder_first(corpus.measures())
     return choose('Threshold on', ['', *measures], 'limit', 'measure',
-                  format_func=lambda name: label(name) if name else 'no threshold')
+                  format_func=lambda name: label(name) if name else 'no threshold',
+                  on_change=lambda: st.session_state.update(keep=None))
 
 def read_ends(
     texts:list[str], # Texts of the parameter: `LOW:HIGH`
@@ -410,10 +412,17 @@ def _ends(corpus, points, limit):
     step = float(f'{(values.max() - values.min()) / 200:.1g}')
     low, high = (float(f'{round_(end / step) * step:.6g}') for round_, end in
                  ((np.floor, values.min()), (np.ceil, values.max())))
-    first, last = st.session_state['keep'] or (low, high)
-    st.session_state['keep'] = max(low, min(first, high)), min(high, max(last, low))
-    ends = st.slider(f'Keep {label(limit)}', low, high, key='keep', step=step)
+    first, last = st.session_state['keep'] or (-np.inf, np.inf)
+    ends = max(low, min(first, high)), min(high, max(last, low))
+    st.session_state['keep_slider'] = ends
+    st.slider(f'Keep {label(limit)}', low, high, key='keep_slider', step=step, on_change=_ends_moved, args=(low, high))
     return ends[0] if ends[0] > low else None, ends[1] if ends[1] < high else None
+
+def _ends_moved(low, high):
+    "Take the ends of the slider; an end at its bound stays open on another map."
+    first, last = (float(f'{end:.6g}') for end in st.session_state['keep_slider']) # as many digits as the address has
+    ends = -np.inf if first <= low else first, np.inf if last >= high else last
+    st.session_state['keep'] = ends if np.isfinite(ends).any() else None
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #9893238c
 class MapJob:
@@ -531,7 +540,8 @@ def page():
                                        icon=':material/inbox:')
     points = _with_threshold(corpus, with_text(points, text), limit)
     if remarks := _remarks(points, text, edges): st.caption(remarks)
-    names = [_named((one, state, colour), clusters, i == 1, points) for i, one in enumerate(two) if one]
+    rows = fingerprint(points.pair_id.tolist())
+    names = [_named((one, state, colour, rows), clusters, i == 1, points) for i, one in enumerate(two) if one]
     points = _with_hover(points.assign(cluster=names[0][1]) if clusters else points, maps)
     _map(corpus, points, colour, encoders, edges, _placed(*two, lines), ([*(n for n, _ in names), None])[:2], maps[0])
 

@@ -307,7 +307,8 @@ def _runs(runs, names):
     left.subheader('Runs')
     in_address('options', OPTIONS[0], one_of(OPTIONS, 'set of options'))
     with right: every = st.segmented_control('Options', OPTIONS, key='options', required=True) == OPTIONS[1]
-    rows = [_row(str(run.folder), _stamp(run, *ROW_FILES)) for run in runs]
+    # a run that is silent since it was killed changes no file
+    rows = [_row(str(run.folder), _stamp(run, *ROW_FILES)) | dict(status=run.status) for run in runs]
     table, order = run_table(runs, rows, every), [run.name for run in runs]
     view, config = _shape(table)
     marks = dict(rows=[order.index(name) for name in names], columns=[], cells=[])
