@@ -152,6 +152,7 @@ def test_twenty_pairs_are_learned_by_heart(tmp_path, pairs):
     assert len(learned) == 20 and [hs[0].text for hs in found] == learned.translation.tolist()
 
 
+@pytest.mark.soak
 def test_a_killed_training_ends_with_the_same_weights(tmp_path, trained, pairs):
     pairs.to_parquet(tmp_path / 'pairs.parquet')
     config, script = write_json(tmp_path / 'tiny.json', asdict(TINY)), [sys.executable, '-c', CHILD, str(tmp_path)]

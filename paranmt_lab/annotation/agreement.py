@@ -264,8 +264,8 @@ def _kappa_verdict(low, high):
 def verdict(
     coefficient:str,      # Name, of `COEFFICIENTS` or `KAPPAS`
     value:float|None,     # The coefficient; None where it is not defined
-    low:float|None=None,  # Interval of 95 %; None: the value alone
-    high:float|None=None,
+    low:float|None=None,  # Lower end of its interval of 95 %; None: the value alone
+    high:float|None=None, # Upper end
 ) -> str:                 # Such as `fair to moderate (Landis and Koch 1977, ...)`
     "A coefficient on the scale that is common for it, or the reason why it has none."
     if pd.isna(value): return 'not defined'

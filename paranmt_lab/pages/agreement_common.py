@@ -102,8 +102,8 @@ def show_remarks(
 
 def with_interval(
     value:float|None, # A figure; None where it is not defined
-    low:float|None,   # Its interval of 95 %; None where it has none
-    high:float|None,
+    low:float|None,   # Lower end of its interval of 95 %; None where it has none
+    high:float|None,  # Upper end
     form:str='.2f',   # Format of each
 ) -> str:             # Such as `0.42 [0.30, 0.51]`
     "A figure with its interval as text."
