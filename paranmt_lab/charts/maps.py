@@ -80,6 +80,7 @@ def embedding_map(
     layers = [*([_rules(points)] if edges else []), circles, *_over(points, extras, labels)]
     return alt.layer(*layers).properties(height=height) if len(layers) > 1 else circles
 
+# %% ../../nbs/60_charts.maps.ipynb #e2d1d824
 TRAVELLING = ('x2', 'y2', 'partner', 'found', 'removed', 'row', 'near', 'nearest', 'cluster', 'pair_id', 'side')
 
 def _travelling(points, colour, text, length):
@@ -91,6 +92,7 @@ def _travelling(points, colour, text, length):
 
 def _size(frame): return 26 if len(frame) < 5000 else 10
 
+# %% ../../nbs/60_charts.maps.ipynb #20ae4956
 def _circles(frame, colour, shade, x='x', y='y'):
     "A circle for each sentence."
     also = [alt.Tooltip(f'{name}:N') for name in ('partner', 'nearest', 'cluster') if name in frame]
@@ -100,6 +102,7 @@ def _circles(frame, colour, shade, x='x', y='y'):
     circles = alt.Chart(frame).mark_circle(size=_size(frame), opacity=0.75)
     return circles.encode(**_places(x, y), color=shade, tooltip=tip)
 
+# %% ../../nbs/60_charts.maps.ipynb #3f93c900
 RING = COLOURS[4] # Around a point that was clicked, and around the neighbours of the point under the mouse
 
 def _pointers(frame):
@@ -127,6 +130,7 @@ def _marked(circles, frame, faint=.12, plain=.75):
     if outlines: encodings['stroke'] = outlines[0].otherwise(alt.value('transparent'))
     return circles.encode(**encodings)
 
+# %% ../../nbs/60_charts.maps.ipynb #6ea1837d
 def _rules(points):
     "Edges as thin lines: those of highlighted pairs, where there is a highlight."
     if 'found' in points: points = points[points.pair_id.isin(points.pair_id[points.found])]

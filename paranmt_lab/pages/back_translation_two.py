@@ -187,6 +187,7 @@ def with_scores(
     columns = {MARKS[name]: (f'{name}_first', f'{name}_second') for name in tables['first']}
     return pd.concat([pairs, *(table.add_suffix(f'_{side}') for side, table in tables.items())], axis=1), columns
 
+# %% ../../nbs/62_pages.back_translation_two.ipynb #9f644be3
 @page_part
 def _means(pairs, columns, names):
     "Means of both, and how often both translations are the same."
@@ -206,6 +207,7 @@ def _points(pairs, columns, names):
     figure = st.segmented_control('Score', list(columns), key='figure', required=True)
     draw(engines_scatter(pairs, *columns[figure], figure, names), 'engines_scatter')
 
+# %% ../../nbs/62_pages.back_translation_two.ipynb #a149b317
 @page_part
 def _texts(pairs, columns):
     "Both translations in full, in a chosen order."
@@ -224,6 +226,7 @@ def _texts(pairs, columns):
     if len(pairs) > READ: st.caption(f'The first {READ} of {len(pairs):,}; the files have them all.')
     return pairs
 
+# %% ../../nbs/62_pages.back_translation_two.ipynb #ef5d173c
 WAYS = ('two corpora', 'two engines') # Origins of the translations
 
 @page_part

@@ -198,7 +198,9 @@ def _box_made(measures, bins):
 def _density(here, x, y, pairs):
     "The density of two measures; its own ranges are a frame, all others act on it."
     cells, bins = _cells(*here, x, y, pairs.without(x, y))
-    if not cells.attrs['in_cells']: return st.info('No pair has a value of both.', icon=':material/search_off:')
+    if not cells.attrs['in_cells']:
+        reason = 'No pair has a value of both.' if cells.attrs['pairs'] else 'The filter keeps no pair.'
+        return st.info(reason, icon=':material/search_off:')
     bounds = {r.measure: (r.low, r.high) for r in pairs.ranges}
     chart = score_density(cells, label(x), label(y), *(bounds.get(m, (None, None)) for m in (x, y)))
     draw(chart.properties(height=420), 'density', on_select=lambda: _box_made((x, y), bins))

@@ -300,7 +300,7 @@ def _neighbours(corpus, map_key, point):
 
 @st.cache_data(max_entries=16, ttl=3600, show_spinner=False)
 def _named(key, k, second, _points):
-    "Names of the clusters of a map, and the name for each point; `key` stands for the points."
+    "Names of the clusters of a map, and the name for each point; `key` identifies the points."
     if not k: return None, None
     if not second: return cluster_labels(_points, k)
     names, own = cluster_labels(_points.assign(x=_points.x2, y=_points.y2).dropna(subset=['x', 'y']), k)
@@ -366,6 +366,7 @@ def _choices(corpus, at_hand, has_ratings):
         seed = st.number_input('Seed', 0, key='seed', help='Of the sample and of UMAP')
     return [encoder, *([beside] if beside else [])], colour, sides, int(n) // len(SIDES[sides]), int(seed)
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #c7728143
 def _marks(sides):
     "Choices of the sidebar that add to the map: a text to highlight, edges, and sentences to place."
     in_address('find', '', plain)
@@ -384,6 +385,7 @@ def _marks(sides):
         k = st.slider('Cluster names', 0, CLUSTERS, key='clusters', help='On the whole map; more after zooming')
     return text, edges and len(SIDES[sides]) == 2, lines, int(k)
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #07d4558a
 CLUSTERS = 20 # Named clusters of the whole map, at most
 
 def _limit(corpus):
@@ -403,6 +405,7 @@ def read_ends(
     if mark and ends[0] <= ends[1]: return ends
     raise ValueError(f'keep = {texts[-1]!r}, expected two numbers in order, such as 0.4:0.9')
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #1b405082
 def _ends(corpus, points, limit):
     "The ends of a threshold, from a slider over the values of the map; None for an end that keeps all."
     values = points[limit].dropna()
