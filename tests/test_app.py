@@ -978,7 +978,7 @@ def test_embedding_map(page, workspace):
     page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
     page.settle().drag('map', 0.15, 0.6, 0.15, 0.7)
     listed = page.saved('brushed_save')
-    assert f'{len(listed):,} pairs under the brush' in page.text()
+    assert f'{len(listed):,} pairs inside the rectangle' in page.text()
     places = pd.read_parquet(next((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')))
     assert len(places) == 500 and 0 < len(listed) < 500
     inside = places[places.pair_id.isin(listed.pair_id)]
@@ -1050,6 +1050,49 @@ def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
     page.settle().shot('embedding-map-two-dark')
 
 
+def draw_lasso(page, key, spots):
+    "Draw a line through places of a map, given as shares of its width and height."
+    edge = page.tab.locator(f'.st-key-{key} canvas.above').bounding_box()
+    places = [(edge['x'] + x * edge['width'], edge['y'] + y * edge['height']) for x, y in spots]
+    page.tab.mouse.move(*places[0])
+    page.tab.mouse.down()
+    for place in places[1:]: page.tab.mouse.move(*place, steps=4)
+    page.after(page.tab.mouse.up)
+
+
+def test_a_lasso_lists_the_pairs_inside_it(page, workspace):
+    "Exactly the sentences around which the outline turns are listed, also from the address; a click picks a sentence."
+    wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus', seed=5,
+                  tool='lasso')
+    make_maps(page.open('embedding-map', **wanted | dict(tool='rectangle')))
+    page.open('embedding-map', **wanted)
+    draw_lasso(page, 'lasso_map', [(.1, .1), (.6, .1), (.6, .4), (.3, .4), (.3, .9), (.1, .9)])
+    [text] = page.address_bar()['lasso']
+    numbers = np.array(text.partition(':')[2].split(','), float).reshape(-1, 2)
+    maps = (workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')
+    places = pd.read_parquet(max(maps, key=lambda file: file.stat().st_mtime))
+    towards = np.vstack([numbers, numbers[:1]])[:, None] - places[['x', 'y']].to_numpy()
+    angles = np.diff(np.arctan2(towards[..., 1], towards[..., 0]), axis=0)
+    turns = ((angles + np.pi) % (2 * np.pi) - np.pi).sum(0).round(3)
+    ids = set(places.pair_id[turns != 0])
+    assert len(numbers) <= 10 and 0 < len(ids) < 400, 'the six corners, and little more'
+    assert set(page.saved('brushed_save').pair_id) == ids and f'{len(ids)} pairs inside the lasso' in page.text()
+    page.shot('embedding-map-lasso')
+    page.open('embedding-map', **wanted, lasso=text)
+    assert set(page.saved('brushed_save').pair_id) == ids, 'the address holds the lasso'
+    page.tab.keyboard.press('Tab') # no key of the map
+    page.after(lambda: page.tab.locator('.st-key-lasso_map canvas.above').press('Escape'))
+    assert 'lasso' not in page.address_bar() and 'pairs inside' not in page.text()
+    corner = places.loc[(places.x - places.y).idxmin()] # a point at the edge, drawn where the script places it
+    edge = page.tab.locator('.st-key-lasso_map canvas.above').bounding_box()
+    share = [(corner[a] - places[a].min()) / (places[a].max() - places[a].min()) for a in ('x', 'y')]
+    page.after(page.tab.mouse.click, edge['x'] + 14 + share[0] * (edge['width'] - 28),
+               edge['y'] + 14 + (1 - share[1]) * (edge['height'] - 28))
+    assert page.address_bar()['point'] == [f'{corner.pair_id}:reference']
+    page.open('embedding-map', **wanted, lasso='a1b2c3:0,0,1,0,1,1')
+    assert 'lasso' not in page.address_bar(), 'a lasso of another map is not applied'
+
+
 def test_edges_and_a_highlight_on_the_map(page, workspace):
     "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
@@ -1062,7 +1105,7 @@ def test_edges_and_a_highlight_on_the_map(page, workspace):
     texts = [stored.loc[row.pair_id, row.side] for row in pd.read_parquet(places).itertuples()]
     assert len(texts) == 500 and f"{sum('the' in t.lower() for t in texts)} sentences contain THE." in page.text()
     page.drag('map', 0.1, 0.7, 0.1, 0.8)
-    assert 'pairs under the brush' in page.text(), 'a map with edges can be brushed'
+    assert 'pairs inside the rectangle' in page.text(), 'a map with edges can be brushed'
     assert (page.address_bar()['find'], page.address_bar()['edges']) == (['THE '], ['True'])
 
 

@@ -1,0 +1,220 @@
+// A map of sentences to draw lassos on. Texts go into the page as text and never as markup.
+// Drag draws a lasso, Shift and drag moves the map, the wheel zooms, a double click shows all,
+// and Escape takes the lasso off.
+
+const PAD = 14, REACH = 8, CORNERS = 60;
+
+const element = (name, className, text) => {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+};
+
+// Corners of a path that keep its shape: those farther than `slack` pixels from the line between their neighbours.
+const corners = (path, slack) => {
+  if (path.length < 3) return path;
+  const [[x, y], [u, v]] = [path[0], path.at(-1)], length = Math.hypot(u - x, v - y);
+  const gaps = path.map(([p, q]) => length
+    ? Math.abs((u - x) * (q - y) - (v - y) * (p - x)) / length : Math.hypot(p - x, q - y));
+  const far = gaps.indexOf(Math.max(...gaps));
+  if (gaps[far] <= slack) return [path[0], path.at(-1)];
+  return [...corners(path.slice(0, far + 1), slack).slice(0, -1), ...corners(path.slice(far), slack)];
+};
+
+class Lasso {
+  constructor(root, send) {
+    this.root = root; this.send = send; this.version = ''; this.path = null; this.from = null;
+    this.key = element('p', 'key');
+    this.box = element('div', 'box');
+    this.below = element('canvas'); this.above = element('canvas', 'above'); this.tip = element('div', 'tip');
+    this.tip.hidden = true;
+    this.above.tabIndex = 0;
+    this.above.setAttribute('role', 'img');
+    this.above.setAttribute('aria-label', 'Map of sentences. Drag to draw a lasso.');
+    this.box.append(this.below, this.above, this.tip);
+    root.append(this.key, this.box);
+    const on = (name, act) => this.above.addEventListener(name, act.bind(this));
+    on('pointerdown', this.down); on('pointermove', this.move); on('pointerup', this.up);
+    on('pointercancel', this.stop); on('pointerleave', () => { this.tip.hidden = true; });
+    on('dblclick', () => { this.view = this.whole(); this.draw(); });
+    on('keydown', event => { if (event.key === 'Escape') { this.stop(); this.send('drawn', []); } });
+    this.above.addEventListener('wheel', event => this.zoom(event), {passive: false});
+    this.size = new ResizeObserver(() => this.fit());
+    this.size.observe(this.box);
+  }
+  leave() { this.size.disconnect(); this.root.remove(); }
+
+  show(data) {
+    const anew = data.version !== this.version;
+    this.data = data; this.version = data.version;
+    this.box.style.height = `${data.height}px`;
+    if (anew) this.view = this.whole();
+    this.key.replaceChildren(element('b', 'name', data.title), ...data.legend.flatMap(([name, colour]) => {
+      const dot = element('span', 'dot');
+      dot.style.background = colour;
+      return [dot, element('span', 'name', name)];
+    }));
+    this.fit();
+  }
+  // The part of the plane that is seen: all points, at first.
+  whole() {
+    const ends = values => {
+      let [low, high] = [Infinity, -Infinity];
+      for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
+      return low < high ? [low, high] : [low - 1, low + 1];
+    };
+    return [...ends(this.data.x), ...ends(this.data.y)];
+  }
+  fit() {
+    const {clientWidth: width, clientHeight: height} = this.box, ratio = window.devicePixelRatio || 1;
+    if (!width || !this.data) return;
+    for (const canvas of [this.below, this.above]) {
+      canvas.width = width * ratio; canvas.height = height * ratio;
+      canvas.getContext('2d').setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+    this.width = width; this.height = height;
+    this.draw();
+  }
+  left(x) { const [low, high] = this.view; return PAD + (x - low) / (high - low) * (this.width - 2 * PAD); }
+  top(y) { const [, , low, high] = this.view; return PAD + (high - y) / (high - low) * (this.height - 2 * PAD); }
+  place([px, py]) {
+    const [x0, x1, y0, y1] = this.view;
+    const [across, down] = [(px - PAD) / (this.width - 2 * PAD), (py - PAD) / (this.height - 2 * PAD)];
+    return [x0 + across * (x1 - x0), y1 - down * (y1 - y0)];
+  }
+  spot(event) {
+    const edge = this.above.getBoundingClientRect();
+    return [event.clientX - edge.left, event.clientY - edge.top];
+  }
+
+  draw() {
+    if (!this.width) return;
+    const {x, y, shade, palette, removed, faint, edges, large} = this.data, pen = this.below.getContext('2d');
+    pen.clearRect(0, 0, this.width, this.height);
+    pen.globalAlpha = .7; pen.strokeStyle = '#b8b8b8'; pen.lineWidth = 1; pen.beginPath();
+    for (const [x1, y1, x2, y2] of edges) {
+      pen.moveTo(this.left(x1), this.top(y1)); pen.lineTo(this.left(x2), this.top(y2));
+    }
+    pen.stroke();
+    const wide = x.length < 5000 ? 2.9 : 1.8;
+    for (let i = 0; i < x.length; i++) {
+      const px = this.left(x[i]), py = this.top(y[i]), radius = large?.[i] ? 2 * wide : wide;
+      pen.globalAlpha = faint?.[i] ? .12 : .75;
+      pen.beginPath(); pen.arc(px, py, radius, 0, 7);
+      if (removed?.[i]) { pen.strokeStyle = '#b8b8b8'; pen.stroke(); }
+      else { pen.fillStyle = palette[shade[i]]; pen.fill(); }
+    }
+    pen.globalAlpha = 1;
+    this.write(pen);
+    this.outline();
+  }
+  // Names of clusters of the level that fits the zoom, and sentences of the reader.
+  write(pen) {
+    const {names, typed} = this.data, all = this.whole(), [low, high] = this.view;
+    const share = (high - low) / (all[1] - all[0]), level = share > .55 ? 0 : share > .28 ? 1 : 2;
+    pen.textAlign = 'center'; pen.lineJoin = 'round';
+    const text = (words, px, py, look) => {
+      pen.font = look; pen.lineWidth = 4; pen.strokeStyle = 'rgba(255, 255, 255, .8)'; pen.fillStyle = '#222';
+      pen.strokeText(words, px, py); pen.fillText(words, px, py);
+    };
+    const family = getComputedStyle(this.box).fontFamily;
+    for (const name of names.filter(name => name.level === level))
+      text(name.label, this.left(name.x), this.top(name.y), `700 13px ${family}`);
+    for (const one of typed) {
+      const px = this.left(one.x), py = this.top(one.y);
+      pen.beginPath(); pen.moveTo(px, py - 7); pen.lineTo(px + 7, py); pen.lineTo(px, py + 7); pen.lineTo(px - 7, py);
+      pen.closePath(); pen.fillStyle = '#c8374a'; pen.fill();
+      text(one.sentence, px, py - 11, `12px ${family}`);
+    }
+  }
+  outline() {
+    const pen = this.above.getContext('2d');
+    pen.clearRect(0, 0, this.width, this.height);
+    const path = this.path || this.data.outline.map(([x, y]) => [this.left(x), this.top(y)]);
+    if (path.length < 2) return;
+    pen.beginPath();
+    path.forEach(([px, py], i) => i ? pen.lineTo(px, py) : pen.moveTo(px, py));
+    pen.closePath();
+    pen.fillStyle = 'rgba(196, 112, 28, .15)'; pen.fill('evenodd');
+    pen.strokeStyle = '#c4701c'; pen.lineWidth = 1.5; pen.stroke();
+  }
+
+  down(event) {
+    if (event.button) return;
+    this.above.focus({preventScroll: true});
+    this.above.setPointerCapture(event.pointerId);
+    this.tip.hidden = true;
+    if (event.shiftKey) this.from = this.spot(event);
+    else this.path = [this.spot(event)];
+  }
+  move(event) {
+    const spot = this.spot(event);
+    if (this.from) this.pan(spot);
+    else if (!this.path) this.hover(spot);
+    else if (Math.hypot(...this.path.at(-1).map((p, k) => p - spot[k])) > 2) { this.path.push(spot); this.outline(); }
+  }
+  up(event) {
+    const path = this.path;
+    this.stop();
+    if (!path) return;
+    const wide = Math.max(...[0, 1].map(k => Math.max(...path.map(p => p[k])) - Math.min(...path.map(p => p[k]))));
+    if (wide < 5) return this.click(path[0]);
+    let slack = 1, shape = corners(path, slack);
+    while (shape.length > CORNERS) shape = corners(path, slack *= 1.5);
+    this.data.outline = shape.map(spot => this.place(spot).map(value => Number(value.toPrecision(6))));
+    this.outline();
+    this.send('drawn', this.data.outline);
+  }
+  stop() { this.path = this.from = null; if (this.data) this.outline(); }
+  click(spot) {
+    const i = this.nearest(spot);
+    if (i >= 0) this.send('picked', this.data.ids[i]);
+    else if (this.data.outline.length) this.send('drawn', []);
+  }
+  pan(spot) {
+    const [a, b] = [this.place(this.from), this.place(spot)];
+    this.view = this.view.map((end, k) => end + (k < 2 ? a[0] - b[0] : a[1] - b[1]));
+    this.from = spot;
+    this.draw();
+  }
+  zoom(event) {
+    event.preventDefault();
+    const [x, y] = this.place(this.spot(event)), by = Math.exp(Math.max(-.4, Math.min(.4, event.deltaY / 400)));
+    this.view = this.view.map((end, k) => (k < 2 ? x : y) + (end - (k < 2 ? x : y)) * by);
+    this.draw();
+  }
+  nearest([px, py]) {
+    let best = -1, least = REACH;
+    for (let i = 0; i < this.data.x.length; i++) {
+      const gap = Math.hypot(this.left(this.data.x[i]) - px, this.top(this.data.y[i]) - py);
+      if (gap < least) { least = gap; best = i; }
+    }
+    return best;
+  }
+  hover(spot) {
+    const i = this.data.texts.length ? this.nearest(spot) : -1;
+    this.tip.hidden = i < 0;
+    if (i < 0) return;
+    this.tip.replaceChildren(...this.data.texts[i].map(([name, text]) => {
+      const line = element('div');
+      line.append(element('b', '', name), ' ', text);
+      return line;
+    }));
+    this.tip.style.left = `${Math.min(spot[0] + 12, Math.max(0, this.width - 380))}px`;
+    this.tip.style.top = `${spot[1] + 14}px`;
+  }
+}
+
+const maps = new WeakMap();
+export default function({data, parentElement, setTriggerValue}) {
+  let map = maps.get(parentElement);
+  if (!map) {
+    const root = document.createElement('div');
+    parentElement.append(root);
+    map = new Lasso(root, setTriggerValue);
+    maps.set(parentElement, map);
+  }
+  map.show(data);
+  return () => { map.leave(); maps.delete(parentElement); };
+}
