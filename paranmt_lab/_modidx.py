@@ -4955,6 +4955,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                              'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._jobs': ( 'pages.embedding_map.html#_jobs',
                                                                                             'paranmt_lab/pages/embedding_map.py'),
+                                                 'paranmt_lab.pages.embedding_map._keep_selection': ( 'pages.embedding_map.html#_keep_selection',
+                                                                                                      'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._lassos': ( 'pages.embedding_map.html#_lassos',
                                                                                               'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._limit': ( 'pages.embedding_map.html#_limit',

@@ -114,11 +114,13 @@ class Lasso {
     const {names, typed} = this.data, all = this.whole(), [low, high] = this.view;
     const share = (high - low) / (all[1] - all[0]), level = share > .55 ? 0 : share > .28 ? 1 : 2;
     pen.textAlign = 'center'; pen.lineJoin = 'round';
+    const style = getComputedStyle(this.box), family = style.fontFamily;
+    const [ink, paper] = ['--st-text-color', '--st-background-color'].map(name => style.getPropertyValue(name));
     const text = (words, px, py, look) => {
-      pen.font = look; pen.lineWidth = 4; pen.strokeStyle = 'rgba(255, 255, 255, .8)'; pen.fillStyle = '#222';
-      pen.strokeText(words, px, py); pen.fillText(words, px, py);
+      pen.font = look; pen.lineWidth = 4; pen.strokeStyle = paper; pen.fillStyle = ink;
+      pen.globalAlpha = .8; pen.strokeText(words, px, py);
+      pen.globalAlpha = 1; pen.fillText(words, px, py);
     };
-    const family = getComputedStyle(this.box).fontFamily;
     for (const name of names.filter(name => name.level === level))
       text(name.label, this.left(name.x), this.top(name.y), `700 13px ${family}`);
     for (const one of typed) {

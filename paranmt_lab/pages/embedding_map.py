@@ -33,7 +33,7 @@ from paranmt_lab.pages.filters_outcomes import (
     save_or_send,
     select_command,
 )
-from .lasso import show_lassos
+from .lasso import KEYS, read_outline, show_lassos, write_outline
 from paranmt_lab.pages.parts import (
     choose,
     choose_corpus,
@@ -354,12 +354,18 @@ def _lassos(maps, points, colour, titles, edges, extras, labels):
 # %% ../../nbs/62_pages.embedding_map.ipynb #1a550001
 TOOLS = {'rectangle': ':material/crop_free:', 'lasso': ':material/gesture:'} # To select sentences with
 
+def _keep_selection():
+    "Keep in the address how sentences are selected, the lassos and the point that was clicked."
+    in_address('tool', 'rectangle', one_of(list(TOOLS), 'tool'))
+    for key in KEYS: in_address(key, None, read_outline, write_outline)
+    in_address('point', '', _point_read)
+
 @st.fragment
 @page_part
 def _map(corpus, points, colour, titles, edges, extras, labels, maps):
     "The map, the neighbours of a point, and the pairs inside a rectangle or a lasso; a click runs this part only."
-    in_address('point', '', _point_read)
-    tool = in_address('tool', 'rectangle', one_of(list(TOOLS), 'tool'))
+    _keep_selection()
+    tool = st.session_state['tool']
     st.segmented_control('Select with', list(TOOLS), key='tool', required=True, label_visibility='collapsed',
                          format_func=lambda name: f'{TOOLS[name]} {name}')
     select = _rectangles if tool == 'rectangle' else partial(_lassos, maps)
@@ -403,7 +409,7 @@ def _marks(sides):
     in_address('find', '', plain)
     in_address('edges', False, one_of((False, True), 'state of the edges'))
     in_address('typed', '', plain)
-    in_address('point', '', _point_read)
+    _keep_selection()
     in_address('keep', None, read_ends, lambda ends: ':'.join(f'{end:g}' for end in ends))
     if st.session_state['point']: in_address('neighbours', 10, number('neighbours', 1, 200))
     in_address('clusters', 8, number('clusters', 0, CLUSTERS))
