@@ -9,7 +9,6 @@ __all__ = ['FunctionEncoder', 'open_function']
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from inspect import getfile
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,10 @@ class FunctionEncoder:
 
     def _checked(self, sentences):
         "Vectors of the sentences, if they are that."
-        vectors = np.asarray(self.function(sentences), np.float32)
+        try: vectors = np.asarray(self.function(sentences), np.float32)
+        except (TypeError, ValueError) as e:
+            raise ValueError(f'{self.name} failed on {len(sentences)} sentences with {type(e).__name__}: {e}; expected '
+                             'a function from a list of n sentences to an array of numbers [n, dim]') from e
         if vectors.ndim != 2 or len(vectors) != len(sentences) or not np.isfinite(vectors).all():
             raise ValueError(f'{self.name} gave {vectors.shape} for {len(sentences)} sentences; expected finite '
                              'numbers, a row for each sentence')
@@ -72,7 +74,9 @@ def open_function(
     except (ImportError, AttributeError, ValueError) as e:
         raise ValueError(f'{name!r}: {e}; expected python:MODULE:FUNCTION, with the module where Python finds it, '
                          'for example by PYTHONPATH') from e
+    file = getattr(sys.modules[module], '__file__', None)
+    if file is None: raise ValueError(f'{name!r}: the module {module} has no file, so its function has no identity; '
+                                      'expected a function in a file of its own')
     encoder = FunctionEncoder(encode, name)
-    file = Path(getfile(sys.modules[module]))
-    encoder.identity = dict(name=place.replace(':', '.'), checksum=checksum(file), kind='python')
+    encoder.identity = dict(name=place.replace(':', '.'), checksum=checksum(Path(file)), kind='python')
     return encoder
