@@ -218,15 +218,11 @@ def _chart(points, colour, edges, extras, titles, labels=(None, None)):
     if 'x2' in frame: return paired_maps(frame, colour, titles, edges=edges, extras=extras, labels=labels)
     return embedding_map(frame, colour, height=560, edges=edges, extras=extras, labels=labels[0])
 
-def _remarks(points, text, edges):
-    "Sentences that say what the map shows beside its points."
-    parts = []
-    if len(points) > DENSE:
-        parts.append(f'More than {DENSE:,} sentences are shown as bins: the more opaque, the more sentences'
-                     + ('; edges are shown for fewer sentences only.' if edges else '.'))
-        if 'x2' in points: parts.append('Two maps side by side need fewer sentences, too: the first is shown.')
-    if 'found' in points: parts.append(f'{points.found.sum():,} sentences contain **{escaped(text.strip())}**.')
-    return ' '.join(parts)
+def _bins_line(points, edges):
+    "The line above a map of bins."
+    line = f'More than {DENSE:,} sentences are shown as bins: the more opaque, the more sentences'
+    line += '; edges are shown for fewer sentences only.' if edges else '.'
+    return line + (' Two maps side by side need fewer sentences, too: the first is shown.' if 'x2' in points else '')
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #08b9081e
 MOST_SENTENCES = 20 # Sentences of the reader, at most
@@ -331,6 +327,7 @@ def _picked(message):
 def _rectangles(points, colour, titles, edges, extras, labels):
     "The chart, and the points inside its rectangles."
     two, dense = 'x2' in points and len(points) <= DENSE, len(points) > DENSE
+    if dense: st.caption(_bins_line(points, edges))
     chart = _chart(points, colour, edges, extras, titles, labels)
     event = draw(chart, key='map', on_select='rerun' if dense else _clicked, width='content' if two else 'stretch',
                  selection_mode=['brush', *['second'] * two, *['point'] * (not dense)])
@@ -348,7 +345,8 @@ def _lassos(maps, points, colour, titles, edges, extras, labels):
     if not len(part):
         st.caption('Draw a line around sentences to list their pairs; click beside the points, or press Escape, to '
                    'take it off. Scroll to zoom, hold Shift and drag to move the map, double-click to see all of it. '
-                   'Click a point to list its nearest neighbours.')
+                   'Click a point to list its nearest neighbours.'
+                   + (f' The mouse shows no text on a map of more than {DENSE:,} sentences.' if len(points) > DENSE else ''))
     return part
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #1a550001
@@ -573,7 +571,7 @@ def page():
     if not len(points): return st.info('No sentence has a value of the column chosen for the colour.',
                                        icon=':material/inbox:')
     points = _with_threshold(corpus, with_text(points, text), limit)
-    if remarks := _remarks(points, text, edges): st.caption(remarks)
+    if 'found' in points: st.caption(f'{points.found.sum():,} sentences contain **{escaped(text.strip())}**.')
     rows = fingerprint(points.pair_id.tolist())
     names = [_named((one, state, colour, rows), clusters, i == 1, points) for i, one in enumerate(two) if one]
     points = _with_hover(points.assign(cluster=names[0][1]) if clusters else points, maps)
