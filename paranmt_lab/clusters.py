@@ -33,6 +33,7 @@ def word_counts(
     often = np.flatnonzero(table.sum(axis=0) >= 2) # a word of one sentence tells nothing
     return table[:, often].toarray(), [list(numbers)[j] for j in often]
 
+# %% ../nbs/61_clusters.ipynb #ff7cc1dd
 def distinguishing_words(
     texts:Sequence[str], # Sentences
     owners:np.ndarray,   # int[n], cluster of each, from 0
@@ -53,9 +54,6 @@ def distinguishing_words(
     return [[words[j] for j in np.argsort(-row, kind='stable')[:n] if row[j] > 1] for row in z]
 
 # %% ../nbs/61_clusters.ipynb #d6990923
-FINER = (1, 3, 9) # Clusters at each level of zoom, as multiples of the number that was asked for
-FEWEST = 5        # Sentences of a cluster that gets a label
-
 def cluster_places(
     places:np.ndarray, # float[n, 2]
     k:int,             # Clusters at most
@@ -69,6 +67,10 @@ def cluster_places(
         warnings.simplefilter('ignore') # an empty cluster is no problem here
         owners = kmeans2(places, k, iter=30, minit='++', seed=seed)[1]
     return np.unique(owners, return_inverse=True)[1]
+
+# %% ../nbs/61_clusters.ipynb #1b01aa95
+FINER = (1, 3, 9) # Clusters at each level of zoom, as multiples of the number that was asked for
+FEWEST = 5        # Sentences of a cluster that gets a label
 
 def cluster_labels(
     points:pd.DataFrame, # `x`, `y`, `sentence`: a row for each sentence of the map

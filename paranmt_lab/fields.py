@@ -78,6 +78,7 @@ def flat_fields(
         if 'part' in f.metadata: yield from ((f.metadata['part'], inner) for inner in fields(part_kind(f)))
         else: yield '', f
 
+# %% ../nbs/01_fields.ipynb #c549d323
 def defaults(
     kind:type, # A dataclass, with parts or without
 ) -> dict:     # Name of each field that has a default to the default

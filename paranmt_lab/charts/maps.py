@@ -36,7 +36,9 @@ def _coloured(frame, column, order=None):
     if not pd.api.types.is_numeric_dtype(frame[column]):
         return coloured(frame, column, KINDS.get(column, 'names'), order, title=colour_title(column),
                         orient='right')
-    scale = alt.Scale(range=list(RAMP), domain=[float(frame[column].min()), float(frame[column].max())])
+    values = frame[column][np.isfinite(frame[column])]
+    ends = dict(domain=[float(values.min()), float(values.max())]) if len(values) else {} # JSON has no NaN
+    scale = alt.Scale(range=list(RAMP), **ends)
     legend = legend_above(title=colour_title(column), orient='right', gradientLength=220, titleLimit=240)
     return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale, legend=legend)
 

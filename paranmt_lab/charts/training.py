@@ -67,6 +67,7 @@ def _legend(labels):
     longest = max(map(len, labels), default=1)
     return dict(columns=max(1, min(3, 440 // (7 * longest + 30))), labelLimit=420, columnPadding=16)
 
+# %% ../../nbs/60_charts.training.ipynb #28c3df3c
 def _looks(points, order, styles):
     "The points with a column `label`, the colour of marks, and the pattern of lines."
     if styles is None: return *coloured(points, 'run', 'runs', order, **_legend(order)), {}
@@ -86,6 +87,7 @@ def _marks(curves, best, line_of, points):
     places = points[['run', 'step', 'x']].rename(columns={'run': 'label'})
     return own.assign(label=own.run.map(line_of)).merge(places, on=['label', 'step'])
 
+# %% ../../nbs/60_charts.training.ipynb #f1da2cd6
 def _tips(x, value, has_bands):
     "The facts at the pointer."
     tips = ['run:N', alt.Tooltip('x:Q', title=x, format=',.6~g'), alt.Tooltip('value:Q', title=value, format='.4~g'),

@@ -39,7 +39,7 @@ def compared(
     frames = [f for f in frames if len(f)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=['run', 'step', 'seconds'])
 
-# %% ../../nbs/06_jobs.comparison.ipynb #cc18d1da
+# %% ../../nbs/06_jobs.comparison.ipynb #810ea24e
 def numeric_figures(
     metrics:pd.DataFrame, # Of `compared`
 ) -> dict[str, pd.Series]: # Name to numbers, NaN where there is none
@@ -83,6 +83,7 @@ def _common_name(names):
     end = os.path.commonprefix([name[len(start):][::-1] for name in names])[::-1]
     return re.sub(r'(?:[\W_]+s(?:eed)?)?[\W_]*\d*$', '', start, flags=re.IGNORECASE) + end or f'{names[0]} and others'
 
+# %% ../../nbs/06_jobs.comparison.ipynb #9ca875d6
 def seed_groups(
     runs:list[Run], # Runs
 ) -> dict[str, list[str]]: # Title to the names of at least two runs, the oldest first; no title is a run's name

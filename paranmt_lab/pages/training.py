@@ -216,6 +216,7 @@ def _legend_line(metrics, groups, best):
             'one that of its last step.')
     return ' '.join([band] * has_band + [mark] * bool(len(best)))
 
+# %% ../../nbs/62_pages.training.ipynb #4524bea9
 @page_part
 def _curves(root, names, view, styles, groups):
     "All figures of the chosen runs, two beside each other."
@@ -286,6 +287,7 @@ def _chosen_rows(names):
     rows = st.session_state['run_table'].selection.rows
     st.session_state['runs'] = [names[k] for k in rows][:MOST]
 
+# %% ../../nbs/62_pages.training.ipynb #69332ed9
 def _shape(table):
     "How the columns of the table of runs are shown."
     text, figure = st.column_config.TextColumn, st.column_config.NumberColumn
@@ -334,6 +336,7 @@ def _write_note(run, key):
         st.session_state['outcome_of_note'] = f'The note of **{escaped(run.name)}** is saved.', ''
     except (OSError, ValueError) as e: st.session_state['outcome_of_note'] = '', str(e)
 
+# %% ../../nbs/62_pages.training.ipynb #9dea5d08
 @page_part
 def _notes(runs):
     "Read and write the note of a chosen run."

@@ -29,6 +29,7 @@ def keep(
     path = run.folder / name
     if not path.exists() and (value := read()) is not None: write_json(path, value)
 
+# %% ../../nbs/52_training.beginning.ipynb #0f418d89
 def run_data(
     run: Run, # The run
     ids: np.ndarray, # Sorted ids of the pairs to train on
