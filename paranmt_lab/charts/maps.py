@@ -31,16 +31,17 @@ def colour_title(
     "A column in words; the column `corpus` of a pair is its domain."
     return 'domain' if column == 'corpus' else heading(column)
 
-def _coloured(frame, column, order=None):
+def _coloured(frame, column, order=None, **legend):
     "Ramp for numbers, palette for names: the frame and its colour."
     if not pd.api.types.is_numeric_dtype(frame[column]):
         return coloured(frame, column, KINDS.get(column, 'names'), order, title=colour_title(column),
-                        orient='right')
+                        **dict(orient='right') | legend)
     values = frame[column][np.isfinite(frame[column])]
     ends = dict(domain=[float(values.min()), float(values.max())]) if len(values) else {} # JSON has no NaN
     scale = alt.Scale(range=list(RAMP), **ends)
-    legend = legend_above(title=colour_title(column), orient='right', gradientLength=220, titleLimit=240)
-    return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale, legend=legend)
+    options = dict(title=colour_title(column), orient='right', gradientLength=220, titleLimit=240) | legend
+    return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale,
+                            legend=legend_above(**options))
 
 # %% ../../nbs/60_charts.maps.ipynb #57d903d7
 def _selections(brush='brush', wheel='wheel'):
@@ -179,7 +180,7 @@ def paired_maps(
     labels:tuple[pd.DataFrame, pd.DataFrame]|None=None, # Named clusters of each map, the second's at `x2`, `y2`
 ) -> alt.HConcatChart:        # The chart
     "Two maps of the same sentences, with the interval selections `brush` and `second`."
-    frame, shade = _coloured(_travelling(points, colour, 'sentence', 160), colour)
+    frame, shade = _coloured(_travelling(points, colour, 'sentence', 160), colour, orient='bottom')
     selections = [_selections(), _selections('second', 'second_wheel')]
     both = selections[0][0] & selections[1][0]
     seconds = points.assign(x=points.x2, y=points.y2)

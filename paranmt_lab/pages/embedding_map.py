@@ -342,11 +342,11 @@ def _lassos(maps, points, colour, titles, edges, extras, labels):
     "The map or maps to draw lassos on, and the points inside."
     map_ids = [fingerprint([Path(folder).name, *rest])[:6] for folder, *rest in maps]
     part = show_lassos(points, colour, map_ids, labels, extras, edges, titles, _picked)
+    limit = f' The mouse shows no text on a map of more than {DENSE:,} sentences.' if len(points) > DENSE else ''
     if not len(part):
         st.caption('Draw a line around sentences to list their pairs; click beside the points, or press Escape, to '
                    'take it off. Scroll to zoom, hold Shift and drag to move the map, double-click to see all of it. '
-                   'Click a point to list its nearest neighbours.'
-                   + (f' The mouse shows no text on a map of more than {DENSE:,} sentences.' if len(points) > DENSE else ''))
+                   f'Click a point to list its nearest neighbours.{limit}')
     return part
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #1a550001
