@@ -98,6 +98,7 @@ def thinned(
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #0734d5eb
 EVERYBODY = 'everybody'
+_NOT_COMMON = 'No two people have rated the same item yet.'
 
 def _confusion(subject, names):
     "The matrix of two people's labels, or of everybody's."
@@ -109,7 +110,7 @@ def _confusion(subject, names):
         two = first, choose('Second person', others, 'second', 'person')
     counts = soon(confusion_at, *subject.key, subject.scale, *two)
     if counts is None: return
-    if not counts.to_numpy().sum(): return st.caption('These two have no item in common.')
+    if not counts.to_numpy().sum(): return st.caption('These two have no item in common.' if two else _NOT_COMMON)
     matrix = counts.rename_axis(index=legible(counts.index.name), columns=legible(counts.columns.name))
     with st.container(key='confusion'): draw(confusion_square(matrix), 'confusion_chart')
     total, same = int(counts.to_numpy().sum()), int(np.trace(counts.to_numpy()))
@@ -150,7 +151,7 @@ def _bias(subject):
     st.markdown('#### Bias')
     table = soon(bias_at, *subject.key)
     if table is None: return
-    if not len(table): return st.caption('No two people have rated the same item yet.')
+    if not len(table): return st.caption(_NOT_COMMON)
     table = table.assign(annotator=table.annotator.map(legible))
     left, right = st.columns(2, gap='large')
     with left.container(key='bias'): draw(bias_dots(table), 'bias_chart')

@@ -158,6 +158,7 @@ def _change_state(log, campaign, state, who):
     except (OSError, ValueError) as e: st.session_state['not_changed'] = escaped(e)
     else: st.session_state[key] = ''
 
+# %% ../../nbs/62_pages.annotate.ipynb #454412f9
 def _show_state(log, campaign, who):
     "The state of a campaign, and the buttons that change it."
     now = campaign_state(log, campaign)
@@ -255,6 +256,7 @@ def _gold(file):
         try: return read_gold(path)
         except ValueError as e: raise ValueError(str(e).replace(str(path), file.name)) from None
 
+# %% ../../nbs/62_pages.annotate.ipynb #963d3384
 def _draw(s, log, who):
     "Draw what the form says, before the page is drawn, so that its list has the campaign; keep what became of it."
     field = lambda name: st.session_state.get(f'new_{name}')
