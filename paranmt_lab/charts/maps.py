@@ -173,7 +173,7 @@ def paired_maps(
     points:pd.DataFrame,      # As for `embedding_map`, with `x2`, `y2`: the place on the second map
     colour:str,               # Column to colour by
     titles:tuple[str, str],   # Names of both encoders
-    width:int=425,            # Pixels of each map
+    width:int=465,            # Pixels of each map
     height:int=480,           # Pixels
     edges:bool=False,         # Whether an edge joins the sentences of a pair
     extras:pd.DataFrame|None=None, # `x`, `y`, `x2`, `y2`, `sentence` of further sentences
