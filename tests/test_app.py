@@ -1029,7 +1029,7 @@ def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
     ids = set(page.saved('brushed_save').pair_id)
     assert 0 < len(ids) < 500
     page.shot('embedding-map-linked')
-    page.drag('map', 0.5, 0.72, 0.1, 0.6) # on the second map
+    page.drag('map', 0.55, 0.75, 0.1, 0.6) # on the second map
     both = set(page.saved('brushed_save').pair_id)
     assert both < ids, 'with a rectangle on each map the pairs that lie in both'
     page.tab.get_by_text('Save these pairs as a selection').click()
