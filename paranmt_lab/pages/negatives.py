@@ -301,7 +301,8 @@ def _flag_list(s, corpus):
 def _another(ids):
     "Draw another probe, and another mega-batch around it."
     st.session_state['seed'] += 1
-    st.session_state['probe'] = int(ids[np.argmin(shuffled(ids, st.session_state['seed'] + 1_000_003))])
+    others = ids[ids != st.session_state['probe']] if len(ids) > 1 else ids
+    st.session_state['probe'] = int(others[np.argmin(shuffled(others, st.session_state['seed'] + 1_000_003))])
 
 # %% ../../nbs/62_pages.negatives.ipynb #56b849ed
 def _clicked(mega):
