@@ -41,6 +41,7 @@ def _joined(words, kinds):
         else: pieces.append((word, kind))
     return pieces
 
+# %% ../nbs/62_reading.ipynb #4af111dc
 def aligned(
     reference:str,   # One text
     translation:str, # Another
@@ -68,6 +69,7 @@ def figure(
     definition = known_measure(column)
     return f'{value:.2f}' if definition and definition.range == (0., 1.) or abs(value) < 10 else f'{value:,.1f}'
 
+# %% ../nbs/62_reading.ipynb #6a802b40
 SIDES = ('reference', 'translation') # Sides that are compared
 READ = 300 # Pairs that a list shows at most
 

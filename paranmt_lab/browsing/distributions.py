@@ -37,6 +37,7 @@ def text_condition(
     either = ' OR '.join(f'contains({side(name)}, {value})' for name in SIDES)
     return f'pair_id IN (SELECT pair_id FROM pairs WHERE {either})'
 
+# %% ../../nbs/37_browsing.distributions.ipynb #bc19f024
 class PairFilter(NamedTuple):
     "Which pairs of a corpus are meant; the empty filter means all."
     domain: str = ''               # Domain of the bitext; empty: any
@@ -104,6 +105,7 @@ def _has_text(rows, text):
     if text == text.lower(): sides = [side.str.lower() for side in sides]
     return np.any([side.str.contains(text, regex=False) for side in sides], axis=0)
 
+# %% ../../nbs/37_browsing.distributions.ipynb #ad343c1d
 @patch
 def narrowed(self:PairFilter,
     more:Range,    # A further range
@@ -221,6 +223,7 @@ def _counted_cells(corpus, x, y, x_bins, y_bins, pairs):
         return counts
     with ThreadPoolExecutor(os.cpu_count()) as pool: return sum(pool.map(of_block, range(0, corpus.rows, BLOCK)))
 
+# %% ../../nbs/37_browsing.distributions.ipynb #31dbf8be
 def _asked_cells(corpus, x, y, x_bins, y_bins, pairs):
     "Pairs of each cell by DuckDB."
     question = pairs.question()
@@ -231,6 +234,7 @@ def _asked_cells(corpus, x, y, x_bins, y_bins, pairs):
     counts[table.i, table.j] = table.pairs
     return counts
 
+# %% ../../nbs/37_browsing.distributions.ipynb #7eddda5d
 def density(
     corpus:Corpus,  # A corpus
     x:str,          # Measure of the horizontal axis, in full
@@ -291,6 +295,7 @@ def spread(
     median = float(order.values[order.order[(m - 1) // 2]]) if m else None
     return Spread(order.facts['pairs'], order.facts['no_value'], median, counts)
 
+# %% ../../nbs/37_browsing.distributions.ipynb #f490df48
 def group_spreads(
     corpus:Corpus, # A corpus
     measure:str,   # Measure or numeric column, in full
@@ -329,6 +334,7 @@ def spread_frame(
     columns = ['name', 'low', 'high', 'pairs', 'share', 'median']
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
+# %% ../../nbs/37_browsing.distributions.ipynb #35126851
 def spread_table(
     spreads:dict[str, Spread], # Name to its pairs
 ) -> pd.DataFrame:             # name, pairs, no_value, median
@@ -349,6 +355,7 @@ class Identical(NamedTuple):
         there = self.pairs - self.undefined
         return self.identical / there if there else float('nan')
 
+# %% ../../nbs/37_browsing.distributions.ipynb #fe8d22d0
 def identical_pairs(
     corpus:Corpus, # A corpus
     pairs:PairFilter=EVERY, # Pairs that count

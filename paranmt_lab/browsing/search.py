@@ -40,6 +40,7 @@ def _scan(data, offsets, lower, upper, hits):
                 hits[i] = True
                 break
 
+# %% ../../nbs/35_browsing.search.ipynb #57ce975b
 def contain(
     column:pa.ChunkedArray, # Texts; a missing one contains nothing
     words:str,              # Letters in a row, at least one; lower-case ones are found in any case
@@ -71,6 +72,7 @@ def _words_of(texts, first):
     lists = pc.split_pattern(pc.ascii_lower(texts), ' ')
     return lists.flatten(), (pc.list_parent_indices(lists).to_numpy() + first) // ROWS
 
+# %% ../../nbs/35_browsing.search.ipynb #4b110212
 def word_blocks(
     corpus:Corpus, # A corpus
     shard:int,     # Number of a shard
@@ -91,6 +93,7 @@ def word_blocks(
     lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(block.astype(np.min_scalar_type(number))))
     return pa.table(dict(word=codes.dictionary, blocks=lists))
 
+# %% ../../nbs/35_browsing.search.ipynb #8dfb67a2
 def write_words(
     corpus:Corpus, # A corpus
     shard:int,     # Number of a shard
@@ -146,6 +149,7 @@ def find_in(
     hits = np.any([contain(table[side], words) for side in sides], axis=0)
     return table['pair_id'].to_numpy()[hits]
 
+# %% ../../nbs/35_browsing.search.ipynb #62418993
 def _ids_in_group(path, meta, group, words, sides):
     "Ids of the pairs in a row group that contain the words on one side or another."
     with _reading(path, _AGAIN), pq.ParquetFile(path, metadata=meta) as file:
@@ -157,6 +161,7 @@ def _ids_in_blocks(path, blocks, words, sides):
     if not len(blocks): return np.zeros(0, np.int64)
     return find_in(read_blocks(path, blocks.tolist(), ['pair_id', *sides]), words, sides)
 
+# %% ../../nbs/35_browsing.search.ipynb #cf1328f0
 def _tasks(corpus, words, sides):
     "(function that gives ids, number of pairs that it searches), over all pairs in order."
     has_sides = set(sides) <= set(SIDES)

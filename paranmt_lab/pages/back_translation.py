@@ -212,6 +212,7 @@ def _whose(ids, pair):
     if pair is None: return ' of the first sentence'
     return f' of sentence {ids.index(pair) + 1}' if pair in ids else ' of the sentence in the address'
 
+# %% ../../nbs/62_pages.back_translation.ipynb #4589672f
 @page_part
 def _lists(corpus, s):
     "Sentences of a corpus, and the list of the chosen one."

@@ -97,16 +97,17 @@ def _beside(folders, states, n, seed):
     "Best translations of two corpora."
     return best_beside(*map(open_corpus, folders), n, seed)
 
+def _no_second(corpus, manifests):
+    "Say that a corpus has none to be compared with, and how to make one."
+    source = manifests[corpus.name].get('job', {})
+    bitext = source.get('source', 'BITEXT') if isinstance(source, dict) else 'BITEXT'
+    st.info('No other corpus of this workspace was made of the same bitext. Translate it by another engine:',
+            icon=':material/inbox:')
+    st.code(shlex.join(['paranmt', 'translate', 'run', str(bitext), 'NAME', '--engine', 'ENGINE']), language='bash')
+
 def _stored(corpus, manifests, s):
     "Two corpora of the same bitext; None where there is no second one."
-    others = of_same_bitext(corpus.name, manifests)
-    if not others:
-        source = manifests[corpus.name].get('job', {})
-        bitext = source.get('source', 'BITEXT') if isinstance(source, dict) else 'BITEXT'
-        st.info('No other corpus of this workspace was made of the same bitext. Translate it by another engine:',
-                icon=':material/inbox:')
-        return st.code(shlex.join(['paranmt', 'translate', 'run', str(bitext), 'NAME', '--engine', 'ENGINE']),
-                       language='bash')
+    if not (others := of_same_bitext(corpus.name, manifests)): return _no_second(corpus, manifests)
     in_address('other', others[0], one_of(others, 'corpus'))
     other = open_corpus(str(s.corpora / st.selectbox(f'Second, beside {escaped(corpus.name)}', others, key='other')))
     made_by('\n'.join(map(corpus_commands, (corpus, other))))
@@ -155,6 +156,7 @@ def _side(place, title, key, names, beam):
     return (left.selectbox(title, names, key=f'{key}_engine'),
             int(right.number_input('Beam', 1, 50, key=f'{key}_beam')))
 
+# %% ../../nbs/62_pages.back_translation_two.ipynb #28932a9c
 def _live(corpus, s):
     "A few sentences of the corpus' bitext by two engines; None where there is no engine."
     at_hand = translators(s)

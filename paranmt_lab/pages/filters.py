@@ -65,6 +65,7 @@ def _slider_key(measure, place):
     turns[measure] = turns.get(measure, 0) + 1
     return f'slider_{measure}_{turns[measure]}'
 
+# %% ../../nbs/62_pages.filters.ipynb #a6bd4354
 def _measure_view(filters, measure, ranges, counts, every):
     "One measure: its histogram and its slider."
     axis, bounds = filters.axes[measure], ranges.get(measure)
@@ -121,6 +122,7 @@ def _window(filters, bounds, counts, n, upper):
     low, high = code_range(filters.axes[bounds.measure], bounds)
     return {bounds.measure: window_beside(counts.by_axis[bounds.measure], low, high, n, upper)}
 
+# %% ../../nbs/62_pages.filters.ipynb #8007a2b5
 @st.fragment
 @page_part
 def _examples(filters, corpus, ranges, counts):
@@ -151,6 +153,7 @@ def _default_measures(measures):
     "Measures shown by default: scores by encoders, then those of the table, in their order."
     return encoder_first(measures)[:6]
 
+# %% ../../nbs/62_pages.filters.ipynb #9f2bcd88
 def _in_words(r):
     "A range in words."
     above = '' if r.low is None else f' above {r.low:g}'

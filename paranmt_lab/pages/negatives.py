@@ -301,7 +301,8 @@ def _flag_list(s, corpus):
 def _another(ids):
     "Draw another probe, and another mega-batch around it."
     st.session_state['seed'] += 1
-    st.session_state['probe'] = int(ids[np.argmin(shuffled(ids, st.session_state['seed'] + 1_000_003))])
+    others = ids[ids != st.session_state['probe']] if len(ids) > 1 else ids
+    st.session_state['probe'] = int(others[np.argmin(shuffled(others, st.session_state['seed'] + 1_000_003))])
 
 # %% ../../nbs/62_pages.negatives.ipynb #56b849ed
 def _clicked(mega):
@@ -360,6 +361,18 @@ def mined_as(
     return ' '.join(parts)
 
 # %% ../../nbs/62_pages.negatives.ipynb #6bb449b1
+def _processes(run): return (run.finished or {}).get('processes', 1)
+
+def _false_ones(s, request, pairs, second, mining, epoch, batch):
+    "How often negatives are false, by M: of a mega-batch that does not depend on the probe."
+    def _mega_batch():
+        mega, vectors, judge = _mega(*request)
+        arguments = dict(config=mining, epoch=epoch, vectors=vectors, segments=mega.segment.to_numpy(), batch=batch,
+                     judge=judge)
+        return tuple(mega[side].tolist() for side in sides_of(mega)), arguments
+    show_false_negatives(s, request, pairs, second, _mega_batch)
+
+# %% ../../nbs/62_pages.negatives.ipynb #71f72d45
 def _computed(s, run, corpus, pairs):
     "The probe's negatives under the run's encoder as it is now."
     encoder, sides, ids = f'run:{run.name}', _sides(run), pairs.pair_id
@@ -393,17 +406,6 @@ def _computed(s, run, corpus, pairs):
         st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
     most = min(max(SIZES) * batch, len(ids))
     _false_ones(s, (*of, int(ids.min()), most, seed, *models), most, second, config.mining, epoch, batch)
-
-def _false_ones(s, request, pairs, second, mining, epoch, batch):
-    "How often negatives are false, by M: of a mega-batch that does not depend on the probe."
-    def _mega_batch():
-        mega, vectors, judge = _mega(*request)
-        arguments = dict(config=mining, epoch=epoch, vectors=vectors, segments=mega.segment.to_numpy(), batch=batch,
-                     judge=judge)
-        return tuple(mega[side].tolist() for side in sides_of(mega)), arguments
-    show_false_negatives(s, request, pairs, second, _mega_batch)
-
-def _processes(run): return (run.finished or {}).get('processes', 1)
 
 # %% ../../nbs/62_pages.negatives.ipynb #c2ddb972
 def _shown_negatives(s, run, config, mega, negatives, side, pool):
