@@ -819,12 +819,15 @@ def count(self:Corpus,
 @patch
 def summary(self:Corpus,
     measure:str,         # Measure or numeric column
+    where:str|None=None, # SQL condition on the pairs to count
+    params:list|dict|None=None, # Its values
 ) -> dict[str, float]:   # pairs, no_value, low, high, mean, sd; None where nothing has a value
     "Summary of a measure, with the number of pairs without a value."
     m = quoted(self.numeric(measure))
-    sql = f'SELECT count(*), count(*) - count({m}), min({m}), max({m}), avg({m}), stddev_pop({m}) FROM numbers'
-    con = self.connect()
-    with self.answering(): row = con.execute(sql).fetchone()
+    figures = f'count(*), count(*) - count({m}), min({m}), max({m}), avg({m}), stddev_pop({m})'
+    con, tail = self.connect(), self._condition(None, None, None, where)
+    with self.answering():
+        row = con.execute(f'SELECT {figures} FROM {self._table_for(con, tail, params)}{tail}', params).fetchone()
     return dict(zip(('pairs', 'no_value', 'low', 'high', 'mean', 'sd'), row))
 
 # %% ../nbs/02_corpus.ipynb #70aeb556

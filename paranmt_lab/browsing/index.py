@@ -140,10 +140,12 @@ def count(self:Browsing,
 @patch
 def summary(self:Browsing,
     measure:str,         # Measure or numeric column
+    where:str|None=None, # SQL condition on the pairs to count
+    params:list|dict|None=None, # Its values
 ) -> dict[str, float]:   # pairs, no_value, low, high, mean, sd; None where nothing has a value
     "Summary of a measure, with the number of pairs without a value."
-    order = self.order(measure)
-    if order is None: return Corpus.summary(self, measure)
+    order = None if where else self.order(measure)
+    if order is None: return Corpus.summary(self, measure, where, params)
     return {key: order.facts[key] for key in ('pairs', 'no_value', 'low', 'high', 'mean', 'sd')}
 
 # %% ../../nbs/36_browsing.index.ipynb #53a2124e

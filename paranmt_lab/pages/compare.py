@@ -14,6 +14,7 @@ import pandas as pd
 import streamlit as st
 
 from paranmt_lab.browsing.distributions import (
+    EVERY,
     axis_ends,
     common_bins,
     identical_pairs,
@@ -32,6 +33,7 @@ from ..jobs.comparison import best_scores
 from ..jobs.run import Run, list_runs
 from ..labels import label
 from ..models import identity_of, models_at_hand
+from .distributions import choose_pairs, filter_words
 from paranmt_lab.pages.parts import (
     corpus_commands,
     corpus_state,
@@ -174,14 +176,20 @@ def _paired(names, s):
 
 # %% ../../nbs/62_pages.compare.ipynb #68cb0da1
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Scoring a sample by both encoders')
-def _scores(folder, state, encoders, stamps, n):
-    "A sample of a corpus with the scores of two encoders."
-    pairs = open_corpus(folder).sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'],
-                                       where='translation IS NOT NULL')
+def _scores(folder, state, encoders, stamps, n, keep=EVERY):
+    "A sample of the pairs that a filter keeps, with the scores of two encoders."
+    question = keep.question()
+    where = ' AND '.join(filter(None, ('translation IS NOT NULL', question.get('where'))))
+    pairs = open_corpus(folder).sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'], where=where,
+                                       params=question.get('params'))
     texts = pairs.reference.tolist(), pairs.translation.tolist()
     return pairs, [load_encoder(e, stamp).similarity(*texts) for e, stamp in zip(encoders, stamps)]
 
-@st.fragment
+def _filter(corpora, measures):
+    "The filter of the sidebar for the pairs of some corpora."
+    st.sidebar.caption('Pairs that are compared')
+    return choose_pairs(measures, *corpora)
+
 @page_part
 def _disagreement(runs, s):
     "Pairs of the first run's corpus that both encoders rank most differently."
@@ -190,13 +198,21 @@ def _disagreement(runs, s):
     name = runs[0].config.get('corpus')
     if name not in list_corpora(s) or any(e not in models_at_hand(s, 'Encoder') for e in encoders):
         return st.caption('This needs two trained encoders, and the corpus of the first.')
+    corpus = open_corpus(str(s.corpora / name))
+    _disagreeing(runs, encoders, corpus, _filter([corpus], score_columns(corpus)), s)
+
+@st.fragment
+@page_part
+def _disagreeing(runs, encoders, corpus, keep, s):
+    "The table of these pairs."
     in_address('pairs', 1000, number('pairs', 10, 20_000))
     n = int(st.number_input('Pairs of the sample', 10, 20_000, key='pairs'))
-    corpus = open_corpus(str(s.corpora / name))
     stamps = tuple(identity_of(encoder, s)['checksum'] for encoder in encoders)
-    pairs, scores = _scores(str(corpus.folder), corpus_state(corpus), encoders, stamps, n)
+    pairs, scores = _scores(str(corpus.folder), corpus_state(corpus), encoders, stamps, n, keep)
+    if not len(pairs): return st.info('The filter keeps no pair.', icon=':material/search_off:')
     table = disagreements(pairs, *scores).rename(columns=dict(first=runs[0].name, second=runs[1].name))
-    st.caption(f'{source_line(corpus)} · gap: rank by the first less rank by the second, as shares of the sample.')
+    where = source_line(corpus, **filter_words(keep))
+    st.caption(f'{where} · gap: rank by the first less rank by the second, as shares of the sample.')
     pair_table(table, 'disagreements', 'disagreements')
 
 # %% ../../nbs/62_pages.compare.ipynb #bc90f75c
@@ -231,24 +247,28 @@ def _corpora(s):
     measures = [m for m in score_columns(corpora[0]) if m in score_columns(corpora[1])]
     st.subheader('Measures of both')
     if not measures: return st.info('They have no measure in common.', icon=':material/inbox:')
-    rows = [dict(measure=label(m), corpus=c.name, **c.summary(m)) for m in measures for c in corpora]
+    keep = _filter(corpora, measures)
+    if keep: st.caption(' · '.join(f'{name} **{escaped(value)}**' for name, value in filter_words(keep).items()))
+    rows = [dict(measure=label(m), corpus=c.name, **c.summary(m, **keep.question())) for m in measures for c in corpora]
     st.dataframe(pd.DataFrame(rows), hide_index=True, key='summaries', column_config=headed(pd.DataFrame(rows)))
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
     in_address('measure', measures[0], one_of(measures, 'measure'))
     measure = st.selectbox('Measure', measures, key='measure', format_func=label)
-    _over_each_other(corpora, measure)
+    _over_each_other(corpora, measure, keep)
 
 @st.cache_data(max_entries=32, ttl=3600, show_spinner='Counting pairs')
-def _spreads(folders, states, measure):
+def _spreads(folders, states, measure, keep=EVERY):
     "Histogram and median of a measure of some corpora, their identical pairs, and the bins."
     corpora = [open_corpus(folder) for folder in folders]
     bins = common_bins([axis_ends(corpus, measure) for corpus in corpora])
-    return {c.name: spread(c, measure, bins) for c in corpora}, {c.name: identical_pairs(c) for c in corpora}, bins
+    same = {corpus.name: identical_pairs(corpus, keep) for corpus in corpora}
+    return {corpus.name: spread(corpus, measure, bins, keep) for corpus in corpora}, same, bins
 
 @page_part
-def _over_each_other(corpora, measure):
+def _over_each_other(corpora, measure, keep):
     "One measure of both corpora: shares on one axis, medians, and identical pairs."
-    spreads, same, bins = _spreads(tuple(str(c.folder) for c in corpora), tuple(map(corpus_state, corpora)), measure)
+    folders = tuple(str(corpus.folder) for corpus in corpora)
+    spreads, same, bins = _spreads(folders, tuple(map(corpus_state, corpora)), measure, keep)
     if not any(own.counts.any() for own in spreads.values()): return st.caption('No pair has a value of it.')
     draw(histograms(spread_frame(spreads, bins), label(measure)).properties(height=280), 'both_histograms')
     st.caption('Shares of the pairs that have a value, on one axis; dashed lines are medians. A bin at the end holds '
@@ -260,6 +280,12 @@ def _over_each_other(corpora, measure):
     show_table(table, 'both_rows', column_config={'their share': st.column_config.NumberColumn(format='percent')})
 
 # %% ../../nbs/62_pages.compare.ipynb #ff1ef389
+def _ids_within(corpus, selection, keep):
+    "Ids of a selection that a filter keeps, ascending."
+    ids = selected_ids(corpus, selection)
+    if not keep: return ids
+    return np.intersect1d(ids, corpus.frame(['pair_id'], **keep.question()).pair_id, assume_unique=True)
+
 def _selections(s):
     "Two selections of a corpus."
     names = [f'{corpus}/{name}' for corpus in list_corpora(s) for name in list_selections(open_corpus(
@@ -270,7 +296,8 @@ def _selections(s):
     records = [read_selection(corpus, name) for corpus, (_, name) in zip(corpora, choices)]
     _settings(*(r['selection'] | dict(pairs=r['pairs'], corpus=r['corpus']) for r in records))
     if corpora[0].name != corpora[1].name: return st.caption('Selections of two corpora share no pair.')
-    parts = shared_pairs(*(selected_ids(corpora[0], name) for _, name in choices))
+    keep = _filter(corpora[:1], score_columns(corpora[0]))
+    parts = shared_pairs(*(_ids_within(corpora[0], name, keep) for _, name in choices))
     for column, (title, ids) in zip(st.columns(3), parts.items()): column.metric(f'pairs {title}', f'{len(ids):,}')
     in_address('part', list(parts)[1], one_of(list(parts), 'part'))
     part = st.selectbox('Pairs', list(parts), key='part')
@@ -287,6 +314,7 @@ HOW = '''
    the test pairs alone.
 3. The pairs at the end show where two encoders rank the same pair most differently.
 4. Two corpora lie over each other by shares, so that a small one can be compared with a large one.
+5. The filter in the sidebar restricts the pairs, of both corpora, of both selections, or of the sample.
 '''
 
 @page_view

@@ -28,7 +28,18 @@ from ..charts.scores import histograms, score_density, small_multiples
 from ..corpus import Corpus
 from ..labels import label
 from .filters_ranges import read_filters, write_filter
-from .parts import choose, draw, escaped, in_address, one_of, open_corpus, page_part, plain, show_table
+from paranmt_lab.pages.parts import (
+    choose,
+    corpus_state,
+    draw,
+    escaped,
+    in_address,
+    one_of,
+    open_corpus,
+    page_part,
+    plain,
+    show_table,
+)
 from ..selection import Range
 
 # %% ../../nbs/62_pages.distributions.ipynb #cf4f42c1
@@ -75,7 +86,7 @@ def _end_typed(measure):
                                   for r in st.session_state['filter']]
 
 # %% ../../nbs/62_pages.distributions.ipynb #059a8f8a
-def _range_widgets(corpus, measures, ranges):
+def _range_widgets(corpora, measures, ranges):
     "Ranges of measures, each with the number of pairs that it keeps by itself."
     st.session_state['range_measures'] = [r.measure for r in ranges]
     st.sidebar.multiselect('Ranges of measures', measures, key='range_measures', on_change=_ranges_picked,
@@ -87,18 +98,18 @@ def _range_widgets(corpus, measures, ranges):
                 st.session_state[f'{key}_{r.measure}'] = value
                 place.number_input(title, value=None, step=.05, format='%0.3f', key=f'{key}_{r.measure}',
                                    placeholder='no bound', on_change=_end_typed, args=(r.measure,))
-            st.caption(f'{corpus.count(r.measure, r.low, r.high):,} pairs by this range alone')
+            counts = [f'{corpus.count(r.measure, r.low, r.high):,}' for corpus in corpora]
+            st.caption(f"{' and '.join(counts)} pairs by this range alone")
 
 # %% ../../nbs/62_pages.distributions.ipynb #1815712c
 def choose_rows(
-    corpus:Corpus, # Whose pairs
-    state:str,     # Its state
-) -> PairFilter:   # Without ranges
+    *corpora:Corpus, # Whose pairs: one corpus, or those that a page compares
+) -> PairFilter:     # Without ranges
     "Domain, system, language, rank and text of the pairs of a page, in the sidebar and in the address."
-    values, names = {}, _names(str(corpus.folder), state)
+    values, names = {}, [_names(str(corpus.folder), corpus_state(corpus)) for corpus in corpora]
     for part, title in TITLES.items():
-        options = ['', *names[part]]
-        if part == 'domain' or len(names[part]) > 1:
+        options = ['', *sorted(set().union(*(own[part] for own in names)))]
+        if part == 'domain' or len(options) > 2:
             values[part] = choose(title, options, part, part, format_func=lambda v: str(v) if v != '' else 'all')
         else: values[part] = in_address(part, '', one_of(options, part))
     in_address('text', '', plain)
@@ -109,14 +120,13 @@ def choose_rows(
     return PairFilter(domain, system, language, None if rank == '' else int(rank), text=text)
 
 def choose_pairs(
-    corpus:Corpus,      # Whose pairs
-    state:str,          # Its state
     measures:list[str], # Measures that may have a range
+    *corpora:Corpus,    # Whose pairs: one corpus, or those that a page compares
 ) -> PairFilter:        # The pairs of the page
     "The whole filter of a page."
-    pairs = choose_rows(corpus, state)
+    pairs = choose_rows(*corpora)
     ranges = in_address('filter', [], read_filters(measures), write_filter)
-    _range_widgets(corpus, measures, ranges)
+    _range_widgets(corpora, measures, ranges)
     return pairs._replace(ranges=tuple(ranges))
 
 # %% ../../nbs/62_pages.distributions.ipynb #8449077a

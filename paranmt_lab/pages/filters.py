@@ -220,7 +220,7 @@ def page():
     corpus = choose_corpus(s)
     state = corpus_state(corpus)
     every = score_columns(corpus)
-    pairs = choose_rows(corpus, state)
+    pairs = choose_rows(corpus)
     st.caption(source_line(corpus, **filter_words(pairs)))
     if not corpus.rows: nothing_yet(f'**{escaped(corpus.name)}** has no pairs yet.', 'paranmt import NAME FILE')
     if not every: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')

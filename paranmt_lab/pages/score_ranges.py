@@ -329,7 +329,7 @@ def page():
     corpus = choose_corpus(s)
     state = corpus_state(corpus)
     measures = encoder_first(score_columns(corpus))
-    pairs = choose_pairs(corpus, state, measures)
+    pairs = choose_pairs(measures, corpus)
     st.caption(source_line(corpus, **filter_words(pairs)))
     if not measures: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')
     if scores := [m for m in measures if takes_model(m, 'encoder')]:
