@@ -124,6 +124,12 @@ def questions(corpus, plain):
     texts = corpus.pairs_by_id([shard * 1_000_000_000 + 5 for shard in corpus.shard_numbers[-10:]],
                                ['translation']).translation.str.split()
     word, phrase = (lambda i: max(texts[i], key=len)), (lambda i: ' '.join(texts[i][:4]))
+    with_word = lambda i: PairFilter(text=word(i))
+    found |= {
+        'pairs with a word in the filter': lambda i: corpus.count(**with_word(i).question()),
+        'density of pairs with a word': lambda i: cells(i, with_word(i)),
+        'a measure by domain, of pairs with a word': lambda i: group_spreads(corpus, SCORE, 'corpus', bins(SCORE),
+                                                                             with_word(i))}
     if plain: return found | {
         'a word, first 20': lambda i: corpus.frame(where='contains(translation, ?)', params=[word(i)], limit=20)}
     return found | {
