@@ -4817,6 +4817,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                           'paranmt_lab/pages/back_translation_two.py'),
                                                         'paranmt_lab.pages.back_translation_two._means': ( 'pages.back_translation_two.html#_means',
                                                                                                            'paranmt_lab/pages/back_translation_two.py'),
+                                                        'paranmt_lab.pages.back_translation_two._no_second': ( 'pages.back_translation_two.html#_no_second',
+                                                                                                               'paranmt_lab/pages/back_translation_two.py'),
                                                         'paranmt_lab.pages.back_translation_two._points': ( 'pages.back_translation_two.html#_points',
                                                                                                             'paranmt_lab/pages/back_translation_two.py'),
                                                         'paranmt_lab.pages.back_translation_two._side': ( 'pages.back_translation_two.html#_side',
