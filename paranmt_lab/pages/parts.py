@@ -456,8 +456,9 @@ def parquet_bytes(
     frame:pd.DataFrame, # Any frame
 ) -> bytes:             # A Parquet file
     "A frame as the bytes of a Parquet file; what has no type in common becomes text."
-    out, texts = BytesIO(), frame.select_dtypes('object').columns
-    columns = [c for c in texts if not frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
+    out = BytesIO()
+    columns = [c for c in frame if frame[c].dtype == object and not
+               frame[c].dropna().map(lambda v: isinstance(v, str)).all()]
     frame.assign(**{c: frame[c].map(str, na_action='ignore') for c in columns}).to_parquet(out, index=False)
     return out.getvalue()
 
