@@ -18,7 +18,7 @@ import pandas as pd
 
 from .corpus import Corpus
 from .jobs.provenance import fingerprint
-from .settings import atomic
+from .settings import atomic, keep_newest
 
 # %% ../nbs/61_projection.ipynb #5430de18
 def unit(
@@ -115,10 +115,6 @@ def _map_file(corpus, identity, **choice):
     key = fingerprint(dict(shards=corpus.checksums, encoder=identity, **choice))
     return corpus.folder / 'cache' / 'maps' / f'{key}.parquet'
 
-# %% ../nbs/61_projection.ipynb #e067d508
-def _prune(folder):
-    for old in sorted(folder.glob('*.parquet'), key=lambda p: p.stat().st_mtime)[:-MAPS]: old.unlink(missing_ok=True)
-
 # %% ../nbs/61_projection.ipynb #1df43d95
 def has_map(
     corpus:Corpus, # Whose sentences
@@ -152,7 +148,7 @@ def map_corpus(
     plane = project(vectors, seed, progress=lambda count, total: progress(PLACES, count, total))
     places = pd.concat([sentences[['pair_id', 'side']], plane], axis=1)
     with atomic(file) as part: places.to_parquet(part, index=False)
-    _prune(file.parent)
+    keep_newest(file.parent, '*.parquet', MAPS)
     return places
 
 # %% ../nbs/61_projection.ipynb #e46ea204

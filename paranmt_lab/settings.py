@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['DEFAULTS', 'NOT_KEYS', 'MACHINE', 'STALE_AFTER', 'FULL', 'SettingsError', 'Settings', 'load_settings',
            'find_settings', 'settings', 'safe_name', 'inside', 'temporary_beside', 'remove_leftovers', 'atomic',
-           'sync_file', 'whole_folder', 'check_overwrite', 'write_json', 'read_json', 'read_object', 'checksum']
+           'sync_file', 'keep_newest', 'whole_folder', 'check_overwrite', 'write_json', 'read_json', 'read_object',
+           'checksum']
 
 # %% ../nbs/00_settings.ipynb #8d66924e
 import configparser
@@ -272,6 +273,15 @@ def _sync_folder(folder):
     fd = os.open(folder, os.O_RDONLY)
     try: os.fsync(fd)
     finally: os.close(fd)
+
+# %% ../nbs/00_settings.ipynb #0c0e0002
+def keep_newest(
+    folder:Path, # Folder of a cache
+    pattern:str, # Its files, such as `*.parquet`
+    n:int,       # Files that stay
+):
+    "Remove all files of a cache but the newest."
+    for old in sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)[:-n]: old.unlink(missing_ok=True)
 
 # %% ../nbs/00_settings.ipynb #16f616f1
 def _back_in_place(folder):

@@ -178,9 +178,10 @@ def _paired(names, s):
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Scoring a sample by both encoders')
 def _scores(folder, state, encoders, stamps, n, keep=EVERY):
     "A sample of the pairs that a filter keeps, with the scores of two encoders."
-    question = keep.question()
+    corpus = open_corpus(folder)
+    question = keep.question(corpus)
     where = ' AND '.join(filter(None, ('translation IS NOT NULL', question.get('where'))))
-    pairs = open_corpus(folder).sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'], where=where,
+    pairs = corpus.sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'], where=where,
                                        params=question.get('params'))
     texts = pairs.reference.tolist(), pairs.translation.tolist()
     return pairs, [load_encoder(e, stamp).similarity(*texts) for e, stamp in zip(encoders, stamps)]
@@ -249,7 +250,8 @@ def _corpora(s):
     if not measures: return st.info('They have no measure in common.', icon=':material/inbox:')
     keep = _filter(corpora, measures)
     if keep: st.caption(' · '.join(f'{name} **{escaped(value)}**' for name, value in filter_words(keep).items()))
-    rows = [dict(measure=label(m), corpus=c.name, **c.summary(m, **keep.question())) for m in measures for c in corpora]
+    rows = [dict(measure=label(measure), corpus=corpus.name, **corpus.summary(measure, **keep.question(corpus)))
+            for measure in measures for corpus in corpora]
     st.dataframe(pd.DataFrame(rows), hide_index=True, key='summaries', column_config=headed(pd.DataFrame(rows)))
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
     in_address('measure', measures[0], one_of(measures, 'measure'))
@@ -284,7 +286,7 @@ def _ids_within(corpus, selection, keep):
     "Ids of a selection that a filter keeps, ascending."
     ids = selected_ids(corpus, selection)
     if not keep: return ids
-    return np.intersect1d(ids, corpus.frame(['pair_id'], **keep.question()).pair_id, assume_unique=True)
+    return np.intersect1d(ids, corpus.frame(['pair_id'], **keep.question(corpus)).pair_id, assume_unique=True)
 
 def _selections(s):
     "Two selections of a corpus."

@@ -171,7 +171,9 @@ def moved_ranges(
 
 # %% ../../nbs/62_pages.filters.ipynb #bbb23a21
 @st.cache_data(max_entries=16, ttl=3600, show_spinner='Looking for the pairs')
-def _ids(folder, state, pairs): return open_corpus(folder).frame(['pair_id'], **pairs.question()).pair_id.to_numpy()
+def _ids(folder, state, pairs):
+    corpus = open_corpus(folder)
+    return corpus.frame(['pair_id'], **pairs.question(corpus)).pair_id.to_numpy()
 
 @page_part
 def _filters(corpus, state, measures, pairs, choices):

@@ -108,7 +108,7 @@ def rows_behind(
     page:int=1,           # Page of an order, from 1
 ) -> pd.DataFrame:        # Pairs with their measures
     "The pairs that a count has counted, or a sample of them."
-    columns, own = shown_columns(corpus, measure), pairs.question()
+    columns, own = shown_columns(corpus, measure), pairs.question(corpus)
     if ORDERS[order] is None: return corpus.sample(n, measure, low, high, seed, columns, **own)
     return corpus.ordered(measure, low, high, n, (page - 1) * n, ORDERS[order] == 'DESC', columns, **own)
 
@@ -158,14 +158,17 @@ def _redraw(): st.session_state['seed'] += 1
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #b6ec7d27
 @st.cache_data(max_entries=32, ttl=3600, show_spinner='Counting pairs in each range')
-def _ranges(folder, state, score, pairs): return range_table(open_corpus(folder), score, **pairs.question())
+def _ranges(folder, state, score, pairs):
+    corpus = open_corpus(folder)
+    return range_table(corpus, score, **pairs.question(corpus))
 
 @st.cache_data(max_entries=64, ttl=3600, show_spinner='Counting pairs in each bin')
 def _bins(folder, state, measure, pairs):
     "A histogram over 0 to 1 for what is a share, else over the values' own range."
     definition = known_measure(measure)
     whole = definition.range if definition and definition.range == (0., 1.) else None
-    return open_corpus(folder).histogram(measure, 50, whole, **pairs.question())
+    corpus = open_corpus(folder)
+    return corpus.histogram(measure, 50, whole, **pairs.question(corpus))
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #c13de4b2
 def _of(pairs):
@@ -258,7 +261,7 @@ def _choices(count, measure, low, high):
 def _rows(corpus, measure, pairs):
     "The rows behind the chosen number; a redraw runs this part only."
     low, high = st.session_state['range']
-    count = corpus.count(measure, low, high, **pairs.question())
+    count = corpus.count(measure, low, high, **pairs.question(corpus))
     st.subheader(f'The pairs behind it{_of(pairs)}')
     order, n, seed, page, words = _choices(count, measure, low, high)
     if words:

@@ -126,7 +126,7 @@ def questions(corpus, plain):
     word, phrase = (lambda i: max(texts[i], key=len)), (lambda i: ' '.join(texts[i][:4]))
     with_word = lambda i: PairFilter(text=word(i))
     found |= {
-        'pairs with a word in the filter': lambda i: corpus.count(**with_word(i).question()),
+        'pairs with a word in the filter': lambda i: corpus.count(**with_word(i).question(corpus)),
         'density of pairs with a word': lambda i: cells(i, with_word(i)),
         'a measure by domain, of pairs with a word': lambda i: group_spreads(corpus, SCORE, 'corpus', bins(SCORE),
                                                                              with_word(i))}
