@@ -26,7 +26,7 @@ class Reading {
       const key = element('p', 'key');
       key.style.paddingLeft = '0';
       key.append(element('mark', '', 'only on this side'), '  ', element('span', 'moved', 'on both, in another place'),
-        '   ↑ ↓ to read, Enter opens a pair, C copies it');
+        data.opens ? '   ↑ ↓ to read, Enter opens a pair, C copies it' : '   ↑ ↓ to read, C copies it');
       this.list.replaceChildren(key, ...data.pairs.map((pair, i) => this.article(pair, i)));
     }
     for (const article of this.list.querySelectorAll('article'))

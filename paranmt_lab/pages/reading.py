@@ -138,10 +138,11 @@ def show_list(
     key:str,          # Key of the list on the page
     pairs:list[dict], # Of `reading_list` or `output_list`
     pair:int|None=None, # Id of the pair that is open
-    on_opened:Callable[[], None]=lambda: None, # Called after a pair was opened
+    on_opened:Callable[[], None]|None=None, # Called after a pair was opened; None: no pair of this list opens
 ):
     "A list of texts in full in the browser."
-    _list()(key=key, data=dict(pairs=pairs, chosen=pair), on_opened_change=on_opened)
+    data = dict(pairs=pairs, chosen=pair, opens=on_opened is not None)
+    _list()(key=key, data=data, on_opened_change=on_opened or (lambda: None))
 
 def _opened(key):
     "Take the pair that was opened in the list."
