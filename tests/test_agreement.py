@@ -404,7 +404,7 @@ def clustered(rng, sources=60, each=4):
 
 def test_the_interval_draws_whole_sources():
     rng, held = np.random.default_rng(0), []
-    for _ in range(90):
+    for _ in range(50):
         labels = clustered(rng)
         table = table3(labels)
         truth = table.pairs.sum() / 2  # the mean of the beta distribution
