@@ -280,7 +280,7 @@ def cli(corpus, *words):
 
 
 def test_a_stopped_scoring_exits_with_130(corpora):
-    corpus = talk(corpora(), 60, 400)
+    corpus = talk(corpora(), 30, 400)
     process = cli(corpus, 'score', corpus.name, *OVERLAPS)
     while process.poll() is None and not files(corpus): time.sleep(0.002)
     process.send_signal(signal.SIGINT)

@@ -37,13 +37,13 @@ class Lasso {
     const on = (name, act) => this.above.addEventListener(name, act.bind(this));
     on('pointerdown', this.down); on('pointermove', this.move); on('pointerup', this.up);
     on('pointercancel', this.stop); on('pointerleave', () => { this.tip.hidden = true; });
-    on('dblclick', () => { this.view = this.whole(); this.draw(); });
+    on('dblclick', () => { clearTimeout(this.later); this.view = this.whole(); this.draw(); });
     on('keydown', event => { if (event.key === 'Escape') { this.stop(); this.send('drawn', []); } });
     this.above.addEventListener('wheel', event => this.zoom(event), {passive: false});
     this.size = new ResizeObserver(() => this.fit());
     this.size.observe(this.box);
   }
-  leave() { this.size.disconnect(); this.root.remove(); }
+  leave() { clearTimeout(this.later); this.size.disconnect(); this.root.remove(); }
 
   show(data) {
     const anew = data.version !== this.version;
@@ -161,7 +161,11 @@ class Lasso {
     this.stop();
     if (!path) return;
     const wide = Math.max(...[0, 1].map(k => Math.max(...path.map(p => p[k])) - Math.min(...path.map(p => p[k]))));
-    if (wide < 5) return this.click(path[0]);
+    if (wide < 5) {
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this.click(path[0]), 250);  // unless it begins a double click
+      return;
+    }
     let slack = 1, shape = corners(path, slack);
     while (shape.length > CORNERS) shape = corners(path, slack *= 1.5);
     this.data.outline = shape.map(spot => this.place(spot).map(value => Number(value.toPrecision(6))));

@@ -10,7 +10,6 @@ __all__ = ['PEOPLE', 'RINGS', 'SIZES', 'MOST_SENTENCES', 'HOVER', 'TOOLS', 'MOST
 # %% ../../nbs/62_pages.embedding_map.ipynb #00d42752
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,7 @@ from paranmt_lab.pages.filters_outcomes import (
     save_or_send,
     select_command,
 )
-from .lasso import KEYS, read_outline, show_lassos, write_outline
+from .lasso import KEYS, outline_of, read_outline, show_lassos, write_outline
 from paranmt_lab.pages.parts import (
     choose,
     choose_corpus,
@@ -324,7 +323,21 @@ def _picked(message):
     try: st.session_state['point'] = _point_read([message])
     except ValueError: pass # no message of this page
 
-def _rectangles(points, colour, titles, edges, extras, labels):
+def _id_of(map_key):
+    "Short identity of a map, for the address."
+    folder, *rest = map_key
+    return fingerprint([Path(folder).name, *rest])[:6]
+
+def _keep_rectangles(maps, selections):
+    "Turn the rectangles into lassos of four corners, which the address holds."
+    for key, name, axes, map_key in zip(KEYS, ('brush', 'second'), (('x', 'y'), ('x2', 'y2')), maps):
+        box = selections.get(name) or {}
+        (left, right), (low, high) = (sorted(box.get(axis) or (0., 0.)) for axis in axes)
+        corners = [[left, low], [right, low], [right, high], [left, high]]
+        st.session_state[key] = outline_of(_id_of(map_key), corners) if set(axes) <= set(box) else None
+    st.session_state['tool'] = 'lasso'
+
+def _rectangles(maps, points, colour, titles, edges, extras, labels):
     "The chart, and the points inside its rectangles."
     two, dense = 'x2' in points and len(points) <= DENSE, len(points) > DENSE
     if dense: st.caption(_bins_line(points, edges))
@@ -332,7 +345,11 @@ def _rectangles(points, colour, titles, edges, extras, labels):
     event = draw(chart, key='map', on_select='rerun' if dense else _clicked, width='content' if two else 'stretch',
                  selection_mode=['brush', *['second'] * two, *['point'] * (not dense)])
     part = inside_both(points, event.selection)
-    if not len(part):
+    if len(part):
+        st.button('Keep in the address', key='keep_rectangles', icon=':material/link:', type='tertiary',
+                  help='The rectangle becomes a lasso of four corners', on_click=_keep_rectangles,
+                  args=(maps, event.selection))
+    else:
         st.caption('Drag a rectangle over the map to list its pairs; scroll to zoom, double-click to clear.'
                    + ('' if dense else ' Hover over a point to ring its nearest neighbours, click it to list them.')
                    + (' The same sentences stay visible on the other map.' if two else ''))
@@ -340,8 +357,7 @@ def _rectangles(points, colour, titles, edges, extras, labels):
 
 def _lassos(maps, points, colour, titles, edges, extras, labels):
     "The map or maps to draw lassos on, and the points inside."
-    map_ids = [fingerprint([Path(folder).name, *rest])[:6] for folder, *rest in maps]
-    part = show_lassos(points, colour, map_ids, labels, extras, edges, titles, _picked)
+    part = show_lassos(points, colour, list(map(_id_of, maps)), labels, extras, edges, titles, _picked)
     limit = f' The mouse shows no text on a map of more than {DENSE:,} sentences.' if len(points) > DENSE else ''
     if not len(part):
         st.caption('Draw a line around sentences to list their pairs; click beside the points, or press Escape, to '
@@ -366,8 +382,8 @@ def _map(corpus, points, colour, titles, edges, extras, labels, maps):
     tool = st.session_state['tool']
     st.segmented_control('Select with', list(TOOLS), key='tool', required=True, label_visibility='collapsed',
                          format_func=lambda name: f'{TOOLS[name]} {name}')
-    select = _rectangles if tool == 'rectangle' else partial(_lassos, maps)
-    part = select(points, colour, titles, edges, extras, labels)
+    select = _rectangles if tool == 'rectangle' else _lassos
+    part = select(maps, points, colour, titles, edges, extras, labels)
     if st.session_state['point']: _neighbours(corpus, maps[0], st.session_state['point'])
     if len(part): _brushed(corpus, part, colour, titles[0].replace(':', '-'), tool)
 
