@@ -667,7 +667,7 @@ def test_a_server_that_may_only_be_read(server):
 
 def page(name, **address):
     "A page of the app in Streamlit's harness, until nothing of it is being computed any more."
-    from streamlit.testing.v1 import AppTest
+    from paranmt_lab.pages.harness import AppTest
     at = AppTest.from_string(f'from paranmt_lab.pages.{name} import page\npage()', default_timeout=300)
     for k, v in address.items(): at.query_params[k] = v
     while any('…' in c.value for c in at.run().caption): time.sleep(.2)
@@ -730,9 +730,8 @@ def test_rows_that_a_table_does_not_take_leave_nothing_behind(url):
 
 def test_a_discussion_is_written_down_on_the_page(url, tmp_path, monkeypatch):
     pytest.importorskip('streamlit')
-    from streamlit.testing.v1 import AppTest
-
     from paranmt_lab.pages import access
+    from paranmt_lab.pages.harness import AppTest
     log = EventLog(url)
     keep_campaign(log, Campaign('talk', guidelines=''), pairs(3))
     for who, mark in (('ann', 3), ('<b>bob</b>', 1)):

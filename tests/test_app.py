@@ -1328,7 +1328,7 @@ def test_dark(browser, app):
 
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
-    from streamlit.testing.v1 import AppTest
+    from paranmt_lab.pages.harness import AppTest
     for module in ('overview', 'back_translation', 'score_ranges', 'compare',
                    'training', 'negatives', 'embedding_map', 'neighbours', 'results', 'generate'):
         script = (f"import os\nos.environ['PARANMT_WORKSPACE'] = {str(tmp_path)!r}\nos.environ['PARANMT_SETTINGS'] "
@@ -1342,9 +1342,8 @@ def test_empty_workspace(browser, tmp_path):
 
 def test_every_page_says_what_it_is_for(tmp_path, monkeypatch):
     "A sentence under the title and a guide that opens: on every page, also where a workspace is empty."
-    from streamlit.testing.v1 import AppTest
-
     import paranmt_lab.pages
+    from paranmt_lab.pages.harness import AppTest
     (tmp_path / 'settings.ini').write_text('[paranmt]\n')
     monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
     monkeypatch.setenv('PARANMT_SETTINGS', str(tmp_path / 'settings.ini'))

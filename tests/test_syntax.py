@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from paranmt_lab.cli_generate import generate_app
@@ -20,6 +19,7 @@ from paranmt_lab.generation.syntax_training import SyntaxLearner
 from paranmt_lab.generation.templates import ParsePieces, corpus_trees, count_templates
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.models import open_model
+from paranmt_lab.pages.harness import AppTest
 from paranmt_lab.parsing.columns import parse_corpus
 from paranmt_lab.parsing.trees import read_tree
 from paranmt_lab.settings import settings
