@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SHARD', 'TEXTS', 'PAIRS', 'REJECTS', 'SETTLED_ROWS', 'SETTLED_SECONDS', 'MAKERS', 'segment_of', 'regular', 'Corpus',
-           'list_corpora', 'quoted', 'between', 'shuffled', 'smallest', 'unfinished']
+           'list_corpora', 'quoted', 'literal', 'between', 'shuffled', 'smallest', 'unfinished']
 
 # %% ../nbs/02_corpus.ipynb #762c9961
 import hashlib
@@ -589,12 +589,17 @@ def quoted(
     return '"' + name.replace('"', '""') + '"'
 
 # %% ../nbs/02_corpus.ipynb #09bda07e
-def _literal(text): return "'" + str(text).replace("'", "''") + "'"
+def literal(
+    value:object, # A text or a path; a number stays a number
+) -> str:         # SQL
+    "A value as SQL has it."
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
 def _pattern(path): return re.sub(r'([*?\[])', r'[\1]', str(path)) # DuckDB takes paths for patterns
 
 def _files(paths):
     "A list of files for `read_parquet`."
-    return f"read_parquet([{', '.join(_literal(_pattern(p)) for p in paths)}])"
+    return f"read_parquet([{', '.join(literal(_pattern(p)) for p in paths)}])"
 
 # %% ../nbs/02_corpus.ipynb #2ed33b0e
 _MISTAKES = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.PermissionException)
@@ -681,7 +686,7 @@ SETTLED_ROWS, SETTLED_SECONDS = 1_000_000, 60
 def _attached(self:Corpus, con, state):
     "Put the index under the view `numbers`, if it is there, whole and up to date."
     try:
-        con.execute(f"ATTACH {_literal(self.folder / 'index.duckdb')} AS kept (READ_ONLY)")
+        con.execute(f"ATTACH {literal(self.folder / 'index.duckdb')} AS kept (READ_ONLY)")
         if con.execute('SELECT state FROM kept.kept.state').fetchall() == [(state,)]:
             con.execute('CREATE OR REPLACE VIEW numbers AS FROM kept.kept.numbers')
             return True
@@ -709,7 +714,7 @@ def connect(self:Corpus) -> duckdb.DuckDBPyConnection: # Connection with the vie
         con = duckdb.connect(':memory:', config=self._config())
         with self.answering(): self._views(con, measures)
         self._prepared(con, state, youngest)
-        con.execute(f'SET allowed_directories = [{_literal(self.folder)}, {_literal(_pattern(self.folder))}]')
+        con.execute(f'SET allowed_directories = [{literal(self.folder)}, {literal(_pattern(self.folder))}]')
         con.execute('SET enable_external_access = false; SET lock_configuration = true')
         self._con, self._con_state = con, state
     return self._con.cursor()

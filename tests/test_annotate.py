@@ -578,7 +578,6 @@ agreement.page()
 """
 
 
-@pytest.mark.soak
 def test_intervals_come_by_themselves(browser, tmp_path):
     "Intervals that take long follow the page without a click, are kept, and give way to new ones after a rating."
     from app_workspace import serving

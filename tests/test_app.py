@@ -1085,7 +1085,6 @@ def test_a_lasso_lists_the_pairs_inside_it(page, workspace):
     page.shot('embedding-map-lasso')
     page.open('embedding-map', **wanted, lasso=text)
     assert set(page.saved('brushed_save').pair_id) == ids, 'the address holds the lasso'
-    page.tab.keyboard.press('Tab') # no key of the map
     page.after(lambda: page.tab.locator('.st-key-lasso_map canvas.above').press('Escape'))
     assert 'lasso' not in page.address_bar() and 'pairs inside' not in page.text()
     corner = places.loc[(places.x - places.y).idxmin()] # a point at the edge, drawn where the script places it

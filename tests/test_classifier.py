@@ -63,8 +63,8 @@ def assert_same(first, second):
 
 
 @pytest.mark.parametrize('options', [
-    dict(negative='hardest', l2=1e-6), dict(), dict(model='LSTM', hidden=8)], ids=str)
-@pytest.mark.soak
+    dict(negative='hardest', l2=1e-6), pytest.param(dict(), marks=pytest.mark.soak),
+    pytest.param(dict(model='LSTM', hidden=8), marks=pytest.mark.soak)], ids=str)
 def test_a_killed_training_ends_with_the_same_weights(s, options):
     """SIGKILL twice in a process of its own, wherever it falls, then to the end in this one."""
     options |= dict(epochs=12, patience=0)

@@ -85,7 +85,6 @@ def test_killed_trainings_end_with_the_same_weights(tmp_path, command):
         assert whole.metrics()[figure].iloc[-1] == killed.metrics()[figure].iloc[-1]
 
 
-@pytest.mark.soak
 def test_two_processes_are_one_and_stop_together(tmp_path, command):
     "With torchrun and without dropout two processes compute what one does; both hear from BLEU when to end."
     config = replace(TINY, dropout=0., patience=1, evaluate_every=5, steps=400, learning_rate=1e-4)

@@ -395,7 +395,6 @@ def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tm
     assert [len(run.metrics().development.dropna()) for run in runs] == [2, 2]
 
 
-@pytest.mark.soak
 def test_every_process_returns_from_a_finished_run(workspace, tmp_path):
     "Nobody waits for another, and nothing is trained or written."
     config = alter(BASE, name='returned', epochs=1)
@@ -561,7 +560,7 @@ except OSError as e: print(f'{e.filename}: {e.strerror}')
 
 
 @pytest.mark.parametrize('part', ['encoder', 'checkpoint'])
-@pytest.mark.parametrize('longest', [50, pytest.param(5000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize('longest', [50, 5000])
 def test_a_full_disk_leaves_encoder_and_checkpoint_whole(workspace, part, longest):
     """No file may be longer than that, as on a disk that is full at the first or at a later file."""
     run = train(alter(BASE, name='full', epochs=1), workspace, show=False)

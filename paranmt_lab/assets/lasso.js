@@ -62,6 +62,7 @@ class Lasso {
     const ends = values => {
       let [low, high] = [Infinity, -Infinity];
       for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
+      if (!Number.isFinite(low)) return [-1, 1];
       return low < high ? [low, high] : [low - 1, low + 1];
     };
     return [...ends(this.data.x), ...ends(this.data.y)];

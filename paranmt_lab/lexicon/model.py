@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fastcore.basics import patch
 
+from ..corpus import literal
 from .pmi import cross_pmi, mean_pmi, within_pmi
 from .ppdb import Ppdb
 from ..models import find_model, split_name
@@ -37,8 +38,6 @@ def _identity(folder, facts, score):
     "The identity of a lexicon: name, checksum and score."
     return dict(name=folder.resolve().name, kind='lexicon', checksum=facts['content'], score=score)
 
-def _literal(path): return "'" + str(path).replace("'", "''") + "'"
-
 # %% ../../nbs/34_lexicon.model.ipynb #7fb47e07
 SCORES = {'adjusted': 'adjusted PMI', 'cross': 'cross-sentence PMI'}  # Scores of a pair of words, and what they are
 
@@ -55,7 +54,7 @@ class Lexicon:
         self.index = {word: i for i, word in enumerate(self.words.word)}
         self.identity = _identity(self.folder, self.facts, score)
         self._con = duckdb.connect(config=dict(memory_limit='2GB', threads=2))
-        self._con.execute(f"CREATE VIEW pairs AS FROM read_parquet({_literal(self.folder / 'pairs/part-*.parquet')})")
+        self._con.execute(f"CREATE VIEW pairs AS FROM read_parquet({literal(self.folder / 'pairs/part-*.parquet')})")
 
     def __repr__(self): return f'Lexicon({self.folder.name}, {len(self.words):,} words, {self.score})'
 

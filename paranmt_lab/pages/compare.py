@@ -182,7 +182,7 @@ def _scores(folder, state, encoders, stamps, n, keep=EVERY):
     question = keep.question(corpus)
     where = ' AND '.join(filter(None, ('translation IS NOT NULL', question.get('where'))))
     pairs = corpus.sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'], where=where,
-                                       params=question.get('params'))
+                          params=question.get('params'))
     texts = pairs.reference.tolist(), pairs.translation.tolist()
     return pairs, [load_encoder(e, stamp).similarity(*texts) for e, stamp in zip(encoders, stamps)]
 

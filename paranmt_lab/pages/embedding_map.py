@@ -305,10 +305,14 @@ def _named(key, k, second, _points):
     return names.rename(columns=dict(x='x2', y='y2')), own
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #b7555ae6
+def _is_point(text):
+    "Whether a text is that of a point: `PAIR:SIDE`."
+    pair, _, side = text.partition(':')
+    return pair.isdecimal() and side in SIDES['both sides']
+
 def _point_read(texts):
-    "Read the point of an address: `PAIR:SIDE`."
-    pair, _, side = texts[-1].partition(':')
-    if pair.isdecimal() and side in SIDES['both sides']: return texts[-1]
+    "Read the point of an address."
+    if _is_point(texts[-1]): return texts[-1]
     raise ValueError(f'point = {texts[-1]!r}, expected the id of a pair and a side, such as 7:reference')
 
 def _clicked():
@@ -319,9 +323,7 @@ def _clicked():
 
 def _picked(message):
     "Take the point that was clicked on a map with a lasso."
-    if not isinstance(message, str): return
-    try: st.session_state['point'] = _point_read([message])
-    except ValueError: pass # no message of this page
+    if isinstance(message, str) and _is_point(message): st.session_state['point'] = message
 
 def _id_of(map_key):
     "Short identity of a map, for the address."
@@ -331,10 +333,12 @@ def _id_of(map_key):
 def _keep_rectangles(maps, selections):
     "Turn the rectangles into lassos of four corners, which the address holds."
     for key, name, axes, map_key in zip(KEYS, ('brush', 'second'), (('x', 'y'), ('x2', 'y2')), maps):
-        box = selections.get(name) or {}
-        (left, right), (low, high) = (sorted(box.get(axis) or (0., 0.)) for axis in axes)
-        corners = [[left, low], [right, low], [right, high], [left, high]]
-        st.session_state[key] = outline_of(_id_of(map_key), corners) if set(axes) <= set(box) else None
+        box, outline = selections.get(name) or {}, None
+        if set(axes) <= set(box):
+            (left, right), (low, high) = (sorted(box[axis]) for axis in axes)
+            corners = [[left, low], [right, low], [right, high], [left, high]]
+            outline = outline_of(_id_of(map_key), corners)
+        st.session_state[key] = outline
     st.session_state['tool'] = 'lasso'
 
 def _rectangles(maps, points, colour, titles, edges, extras, labels):

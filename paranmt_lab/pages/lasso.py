@@ -94,11 +94,12 @@ def point_shades(
         labels, colours = name_colours(list(values.astype(str).value_counts().index), KINDS.get(colour, 'names'))
         places = {label: i for i, label in enumerate(colours)}
         return values.astype(str).map(labels).map(places).tolist(), list(colours.values()), list(colours.items())
-    low, high = float(values.min()), float(values.max())
-    shades = ((values - low) / ((high - low) or 1) * (SHADES - 1)).round().astype(int)
+    ends = values[np.isfinite(values)]
+    low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0., 0.)
+    shades = ((values.clip(low, high) - low) / ((high - low) or 1) * (SHADES - 1)).round().astype(int)
     palette = ramp_colours()
-    ends = [(low, 0), ((low + high) / 2, SHADES // 2), (high, SHADES - 1)]
-    return shades.tolist(), palette, [(f'{value:.3g}', palette[i]) for value, i in ends]
+    marks = [(low, 0), ((low + high) / 2, SHADES // 2), (high, SHADES - 1)]
+    return shades.tolist(), palette, [(f'{value:.3g}', palette[i]) for value, i in marks]
 
 # %% ../../nbs/62_pages.lasso.ipynb #bfa21b94
 def _tips(points, colour):
@@ -109,7 +110,7 @@ def _tips(points, colour):
         if column not in points: continue
         values = points[column]
         if pd.api.types.is_float_dtype(values): texts = [f'{value:.3g}' for value in values]
-        else: texts = [legible(str(value), 160) if value is not None else '' for value in values]
+        else: texts = [legible(value, 160) or '' for value in values.astype(object).where(values.notna(), None)]
         parts.append([(title, text) for text in texts])
     return [list(tip) for tip in zip(*parts)]
 

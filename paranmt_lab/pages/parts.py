@@ -35,7 +35,7 @@ from ..browsing.index import Browsing
 from ..charts.saving import can_draw, chart_frames, chart_picture
 from ..corpus import Corpus, list_corpora
 from ..encoders.protocol import Encoder
-from ..filters.table import MEASURES
+from ..filters.table import MEASURES, known_measure
 from ..jobs.progress import read_progress
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
@@ -563,15 +563,21 @@ ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bit
 WIDE = ('source', 'reference', 'translation', 'sentence', 'paraphrase', 'sentence1', 'sentence2', 'partner', 'negative',
         'first', 'second')
 
+def _are_counts(values):
+    "Whether the values of a measure are whole numbers and not shares of 0 to 1."
+    measure = known_measure(str(values.name))
+    return measure is not None and measure.range[1] > 1 and bool((values.dropna() % 1 == 0).all())
+
 def columns_of(
     frame:pd.DataFrame, # What will be shown
 ) -> dict:              # For `st.dataframe(column_config=...)`
     "How each column of a table of pairs is shown."
     def _column(c):
-        head = heading(c) if heading(c) != c else None
+        head = 'Domain' if c == 'corpus' else heading(c)
+        head = None if head == c else head
         if not pd.api.types.is_numeric_dtype(frame[c]):
             return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))
-        form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) else '%d'
+        form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) and not _are_counts(frame[c]) else '%d'
         about = ABOUT.get(c.partition('@')[0])
         width = 75 + 7 * max(0, len(head or c) - 8) + 25 * c.endswith('pair_id')
         return st.column_config.NumberColumn(head, format=form, help=about, width=width)
