@@ -296,6 +296,7 @@ def _neighbours(corpus, map_key, point):
         pair_table(table, 'near', f'{corpus.name}-near-{pair}')
         st.number_input('Neighbours', 1, 200, key='neighbours', width=160)
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #ca4a1059
 @st.cache_data(max_entries=16, ttl=3600, show_spinner=False)
 def _named(key, k, second, _points):
     "Names of the clusters of a map, and the name for each point; `key` identifies the points."
@@ -341,6 +342,7 @@ def _keep_rectangles(maps, selections):
         st.session_state[key] = outline
     st.session_state['tool'] = 'lasso'
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #069b57c7
 def _rectangles(maps, points, colour, titles, edges, extras, labels):
     "The chart, and the points inside its rectangles."
     two, dense = 'x2' in points and len(points) <= DENSE, len(points) > DENSE
@@ -359,6 +361,7 @@ def _rectangles(maps, points, colour, titles, edges, extras, labels):
                    + (' The same sentences stay visible on the other map.' if two else ''))
     return part
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #52086fc0
 def _lassos(maps, points, colour, titles, edges, extras, labels):
     "The map or maps to draw lassos on, and the points inside."
     part = show_lassos(points, colour, list(map(_id_of, maps)), labels, extras, edges, titles, _picked)
@@ -566,6 +569,7 @@ HOW = '''
 10. Sentences of your own appear as diamonds between the sentences that the encoder finds similar.
 '''
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #ff1bef2b
 @page_view
 def page():
     "The page of the embedding map."
@@ -597,6 +601,7 @@ def page():
     points = _with_hover(points.assign(cluster=names[0][1]) if clusters else points, maps)
     _map(corpus, points, colour, encoders, edges, _placed(*two, lines), ([*(n for n, _ in names), None])[:2], maps)
 
+# %% ../../nbs/62_pages.embedding_map.ipynb #4c0e130b
 def _with_threshold(corpus, points, limit):
     "Points marked by the threshold, its share, and the command that selects the same pairs."
     if not limit: return points
