@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from .filters.table import known_measure
-from .labels import label
+from .labels import pair_heading
 from .rating import LONG
 from .visible import visible
 
@@ -60,35 +60,37 @@ def aligned(
 
 # %% ../nbs/62_reading.ipynb #711cc20e
 def figure(
-    column:str,  # Column of a corpus
-    value:float, # Its value
+    column:str,      # Column of a corpus
+    value:float|str, # Its value
 ) -> str:        # For people
     "A value with the digits that it deserves."
+    if isinstance(value, str): return visible(value)
     if pd.isna(value): return 'none'
     if float(value).is_integer() and abs(value) >= 2: return f'{int(value):,}'
     definition = known_measure(column)
     return f'{value:.2f}' if definition and definition.range == (0., 1.) or abs(value) < 10 else f'{value:,.1f}'
 
 # %% ../nbs/62_reading.ipynb #6a802b40
-SIDES = ('reference', 'translation') # Sides that are compared
+SIDES = ('reference', 'translation') # Sides of a pair
 READ = 300 # Pairs that a list shows at most
 
 def reading_list(
-    rows:pd.DataFrame,   # Pairs: `pair_id`, `reference`, `translation`, perhaps `source`
+    rows:pd.DataFrame,   # Pairs: the two sides, perhaps `source` and `pair_id`
     columns:Sequence[str], # Columns that are told about each pair
     first:int=1,         # Number of the first pair
     longest:int=2000,    # Characters of a text that are shown
     remarks:Callable[[int], list]=lambda pair: [], # Of a pair's id: further (name, text), such as labels of people
+    sides:Sequence[str]=SIDES, # Columns of the two sides
 ) -> list[dict]:         # For the list in the browser: id, n, facts, sides
     "Pairs as the list in the browser takes them; invisible characters made visible."
     pairs = []
     for n, row in enumerate(rows.head(READ).to_dict('records'), first):
-        texts = [visible(row[side][:longest]) if isinstance(row[side], str) else '' for side in SIDES]
-        sides = [[side, pieces] for side, pieces in zip(SIDES, aligned(*texts))]
-        source = row.get('source')
-        if isinstance(source, str): sides.append(['source', [(visible(source[:longest]), '')]])
-        facts = [[label(c), figure(c, row[c])] for c in columns if c in row] + remarks(row['pair_id'])
-        pairs.append(dict(id=str(row['pair_id']), n=n, facts=facts, sides=sides))
+        texts = [visible(row[side][:longest]) if isinstance(row[side], str) else '' for side in sides]
+        lines = [[side, pieces] for side, pieces in zip(sides, aligned(*texts))]
+        source, pair = row.get('source'), row.get('pair_id', n)
+        if isinstance(source, str): lines.append(['source', [(visible(source[:longest]), '')]])
+        facts = [[pair_heading(c), figure(c, row[c])] for c in columns if c in row] + remarks(pair)
+        pairs.append(dict(id=str(pair), n=n, facts=facts, sides=lines))
     return pairs
 
 # %% ../nbs/62_reading.ipynb #0e73bee7

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..annotation.agreement import KRIPPENDORFF
 from ..annotation.raters import OF_ALL
-from .base import COLOURS, OURS, PAPER, RAMP, coloured, legend_above
+from .base import COLOURS, OURS, PAPER, RAMP, coloured, legend_of_shades
 
 # %% ../../nbs/60_charts.annotation.ipynb #bb4b866c
 def agreement_intervals(
@@ -52,7 +52,7 @@ def confusion_square(
         x=alt.X('another:N', title=another, axis=alt.Axis(orient='top', labelAngle=0)), y=alt.Y('one:N', title=one),
         tooltip=['one', 'another', alt.Tooltip('items:Q', format=','), alt.Tooltip('share:Q', format='.0%')])
     share = 'share of all' if is_of_all else 'share of row'
-    legend = legend_above(title=share, orient='bottom', format='%', gradientLength=150)
+    legend = legend_of_shades(title=share, orient='bottom', format='%')
     shade = alt.Color('share:Q', scale=alt.Scale(range=list(RAMP), domain=[0, 1]), legend=legend)
     ink = alt.condition('datum.share > 0.45', alt.value('#191919'), alt.value('#ffffff'))
     counts = base.mark_text(fontSize=13, fontWeight='bold')

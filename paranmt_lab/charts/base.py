@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OURS', 'PAPER', 'COLOURS', 'OTHERS', 'BESIDE_GREY', 'RAMP', 'GROUNDS', 'luminance', 'contrast', 'theme',
-           'notebook_renderer', 'use_theme', 'name_colours', 'legend_above', 'coloured']
+           'notebook_renderer', 'use_theme', 'name_colours', 'legend_above', 'legend_of_shades', 'coloured']
 
 # %% ../../nbs/60_charts.base.ipynb #850fd956
 import importlib.util
@@ -91,6 +91,13 @@ def legend_above(
 ) -> alt.Legend:  # The legend
     "A legend above the chart without a title; its symbols are opaque whatever the marks are."
     return alt.Legend(**dict(title=None, orient='top', symbolOpacity=1, symbolStrokeWidth=2) | options)
+
+def legend_of_shades(
+    **options,    # Options of `alt.Legend`, which come before ours
+) -> alt.Legend:  # The legend
+    "A legend of the shades of a number: a square for each of some values."
+    squares = dict(type='symbol', symbolType='square', symbolSize=200, symbolStrokeWidth=0, tickCount=6)
+    return legend_above(**squares | options)
 
 # %% ../../nbs/60_charts.base.ipynb #7c4800c2
 def coloured(

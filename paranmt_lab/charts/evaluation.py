@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .base import COLOURS, OTHERS, OURS
+from .base import COLOURS, OTHERS, OURS, legend_of_shades
 
 # %% ../../nbs/60_charts.evaluation.ipynb #f10c88f3
 def _within(rows):
@@ -61,7 +61,8 @@ def grade_chart(
     rows = errors.assign(off=errors.error.abs())
     tip = ['sentence1', 'sentence2', *(alt.Tooltip(f'{c}:Q', format='.2f') for c in ('grade', 'similarity', 'error'))]
     base = alt.Chart(rows, height=340)
-    colour = alt.Color('off:Q', title='error', scale=alt.Scale(range=[OTHERS, COLOURS[1]]))
+    colour = alt.Color('off:Q', scale=alt.Scale(range=[OTHERS, COLOURS[1]]),
+                       legend=legend_of_shades(title='error', orient='right'))
     x = alt.X('similarity:Q').scale(zero=False, nice=False, padding=8)
     y = alt.Y('grade:Q', title='grade by people')
     points = base.mark_circle(size=45, opacity=.6).encode(x, y, colour, tooltip=tip)

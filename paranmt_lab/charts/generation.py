@@ -12,6 +12,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from .base import legend_of_shades
+
 # %% ../../nbs/60_charts.generation.ipynb #be9055ae
 def attention_chart(
     source:Sequence[str],  # s pieces of the sentence
@@ -26,6 +28,7 @@ def attention_chart(
     place = alt.Axis(labelExpr="split(datum.value, ' ')[1]", labelAngle=-60)
     across = alt.X('read:N', sort=None, axis=place, title='read')
     down = alt.Y('written:N', sort=None, axis=alt.Axis(labelExpr="split(datum.value, ' ')[1]"), title='written')
-    colour = alt.Color('weight:Q', scale=alt.Scale(scheme='blues', domain=[0, 1]), title='weight')
+    colour = alt.Color('weight:Q', scale=alt.Scale(scheme='blues', domain=[0, 1]),
+                       legend=legend_of_shades(title='weight', orient='right'))
     return alt.Chart(cells).mark_rect().encode(across, down, colour, tooltip=['read', 'written', 'weight']).properties(
         width=alt.Step(20), height=alt.Step(20))

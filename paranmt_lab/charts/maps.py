@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'TRAVELLING', 'RING', 'DENSE', 'alt_name', 'colour_title', 'pair_edges', 'embedding_map', 'paired_maps',
-           'binned', 'density_map']
+           'binned', 'density_map', 'with_boxes']
 
 # %% ../../nbs/60_charts.maps.ipynb #7904eebc
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from .base import COLOURS, OTHERS, RAMP, coloured, legend_above
+from .base import COLOURS, OTHERS, RAMP, coloured, legend_of_shades
 from ..labels import heading
 
 # %% ../../nbs/60_charts.maps.ipynb #c597aa79
@@ -39,9 +39,9 @@ def _coloured(frame, column, order=None, **legend):
     values = frame[column][np.isfinite(frame[column])]
     ends = dict(domain=[float(values.min()), float(values.max())]) if len(values) else {} # JSON has no NaN
     scale = alt.Scale(range=list(RAMP), **ends)
-    options = dict(title=colour_title(column), orient='right', gradientLength=220, titleLimit=240) | legend
+    options = dict(title=colour_title(column), orient='right', titleLimit=240) | legend
     return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale,
-                            legend=legend_above(**options))
+                            legend=legend_of_shades(**options))
 
 # %% ../../nbs/60_charts.maps.ipynb #57d903d7
 def _selections(brush='brush', wheel='wheel'):
@@ -247,3 +247,14 @@ def _found_circles(some):
     "Circles over the bins."
     some = some[['x', 'y']].assign(sentence=some.sentence.astype(str).str.slice(0, 160))
     return alt.Chart(some).mark_circle(size=60, opacity=1, color=COLOURS[4]).encode(**_places(), tooltip='sentence:N')
+
+# %% ../../nbs/60_charts.maps.ipynb #e2a41c1e
+def with_boxes(
+    chart:alt.TopLevelMixin, # A chart of this notebook
+    boxes:dict[str, dict],   # Selection, `brush` or `second`, to two ends of each axis
+) -> alt.TopLevelMixin:      # A chart that begins with these rectangles
+    "A map with rectangles that were drawn before."
+    chart = chart.copy()
+    for param in chart.params:
+        if box := boxes.get(param['name']): param['value'] = dict(zip('xy', box.values()))
+    return chart

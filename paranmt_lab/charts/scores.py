@@ -10,7 +10,7 @@ __all__ = ['BIN_TIP', 'SHARE', 'histogram', 'range_bars', 'overlap_by_range', 's
 import altair as alt
 import pandas as pd
 
-from .base import COLOURS, OURS, PAPER, RAMP, coloured, legend_above
+from .base import COLOURS, OURS, PAPER, RAMP, coloured, legend_above, legend_of_shades
 
 # %% ../../nbs/60_charts.scores.ipynb #75247b54
 BIN_TIP = [alt.Tooltip('low:Q', format='.3f', title='above'), alt.Tooltip('high:Q', format='.3f', title='up to'),
@@ -148,7 +148,9 @@ def score_density(
     tips = [alt.Tooltip(f'{axis}_{end}:Q', format='.4~g', title=f'{title} {word}')
             for axis, title in (('x', x), ('y', y)) for end, word in (('low', 'above'), ('high', 'up to'))]
     scale = alt.Scale(type='log', range=list(RAMP))
-    legend = legend_above(title='pairs', orient='right', gradientLength=180, format='~s')
+    most = max(cells.pairs.max(), 1) if len(cells) else 1
+    counts = [n * 10 ** k for k in range(10) for n in (1, 3) if n * 10 ** k <= most]
+    legend = legend_of_shades(title='pairs', orient='right', format='~s', values=counts)
     frame = cells.assign(share=cells.pairs / max(cells.pairs.sum(), 1))
     mark = alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.1, stroke=COLOURS[1], strokeWidth=2)
     box = alt.selection_interval(name='box', encodings=['x', 'y'], zoom=False, mark=mark)

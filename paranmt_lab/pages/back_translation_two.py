@@ -18,6 +18,7 @@ from ..charts.hypotheses import MARKS, engines_scatter
 from ..corpus import Corpus, list_corpora
 from ..filters.scoring import score_texts
 from ..models import identity_of, models_at_hand, open_model
+from .pair_list import show_list
 from paranmt_lab.pages.parts import (
     corpus_commands,
     corpus_state,
@@ -33,7 +34,6 @@ from paranmt_lab.pages.parts import (
     pair_table,
     show_table,
 )
-from .reading import show_list
 from ..reading import AGAINST, READ, output_list
 from ..settings import Settings, settings
 from ..translate.pieces import model_language

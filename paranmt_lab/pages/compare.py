@@ -29,11 +29,13 @@ from ..evaluation.pairwise import compare_systems
 from ..evaluation.results import read_results
 from ..evaluation.sts import YEARLY
 from ..filters.scoring import score_columns
+from ..filters.table import encoder_first
 from ..jobs.comparison import best_scores
 from ..jobs.run import Run, list_runs
 from ..labels import label
 from ..models import identity_of, models_at_hand
 from .distributions import choose_pairs, filter_words
+from .pair_list import choose_view, show_pairs
 from paranmt_lab.pages.parts import (
     corpus_commands,
     corpus_state,
@@ -49,7 +51,6 @@ from paranmt_lab.pages.parts import (
     open_corpus,
     page_part,
     page_view,
-    pair_table,
     purpose,
     save_rows,
     show_table,
@@ -207,14 +208,16 @@ def _disagreement(runs, s):
 def _disagreeing(runs, encoders, corpus, keep, s):
     "The table of these pairs."
     in_address('pairs', 1000, number('pairs', 10, 20_000))
-    n = int(st.number_input('Pairs of the sample', 10, 20_000, key='pairs'))
+    left, right = st.columns([4, 1.6], vertical_alignment='bottom')
+    n = int(left.number_input('Pairs of the sample', 10, 20_000, key='pairs'))
+    with right: view = choose_view()
     stamps = tuple(identity_of(encoder, s)['checksum'] for encoder in encoders)
     pairs, scores = _scores(str(corpus.folder), corpus_state(corpus), encoders, stamps, n, keep)
     if not len(pairs): return st.info('The filter keeps no pair.', icon=':material/search_off:')
     table = disagreements(pairs, *scores).rename(columns=dict(first=runs[0].name, second=runs[1].name))
     where = source_line(corpus, **filter_words(keep))
     st.caption(f'{where} · gap: rank by the first less rank by the second, as shares of the sample.')
-    pair_table(table, 'disagreements', 'disagreements')
+    show_pairs(table, 'disagreements', 'disagreements', view)
 
 # %% ../../nbs/62_pages.compare.ipynb #bc90f75c
 def _runs(s):
@@ -222,7 +225,7 @@ def _runs(s):
     names = [run.name for run in sorted(list_runs(s.runs), key=lambda run: not (run.folder / 'encoder').is_dir())]
     if len(names) < 2: nothing_yet('A comparison needs two runs.', 'paranmt train --help')
     runs = [Run.open(s.runs, name) for name in _two(names, 'run', 'run')]
-    st.caption(' · '.join(source_line(run=run) for run in runs))
+    st.caption(source_line(None, *runs))
     made_by(shlex.join(['paranmt', 'compare', *(run.name for run in runs)]))
     _settings(*(run.config for run in runs))
     st.subheader('Results, first less second')
@@ -302,10 +305,12 @@ def _selections(s):
     parts = shared_pairs(*(_ids_within(corpora[0], name, keep) for _, name in choices))
     for column, (title, ids) in zip(st.columns(3), parts.items()): column.metric(f'pairs {title}', f'{len(ids):,}')
     in_address('part', list(parts)[1], one_of(list(parts), 'part'))
-    part = st.selectbox('Pairs', list(parts), key='part')
+    left, right = st.columns([4, 1.6], vertical_alignment='bottom')
+    part = left.selectbox('Pairs', list(parts), key='part')
+    with right: view = choose_view()
     some = np.random.default_rng(0).permutation(parts[part])[:50]
-    columns = ['reference', 'translation', *score_columns(corpora[0]), 'pair_id']
-    pair_table(corpora[0].pairs_by_id(some, columns), 'only', 'selection')
+    columns = ['reference', 'translation', *encoder_first(score_columns(corpora[0])), 'pair_id']
+    show_pairs(corpora[0].pairs_by_id(some, columns), 'only', 'selection', view)
 
 # %% ../../nbs/62_pages.compare.ipynb #4cc341f5
 KINDS = {'runs': _runs, 'corpora': _corpora, 'selections': _selections}

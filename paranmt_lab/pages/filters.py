@@ -28,6 +28,7 @@ from paranmt_lab.pages.filters_ranges import (
     write_filter,
 )
 from .links import page_links
+from .pair_list import choose_view, show_pairs
 from paranmt_lab.pages.parts import (
     choose_corpus,
     corpus_state,
@@ -40,7 +41,6 @@ from paranmt_lab.pages.parts import (
     open_corpus,
     page_part,
     page_view,
-    pair_table,
     purpose,
     some_of,
     source_line,
@@ -133,20 +133,21 @@ def _examples(filters, corpus, ranges, counts):
     in_address('by', names[-1], one_of(names, 'range'))
     in_address('rows', 10, number('rows', 1, 1000))
     in_address('seed', 0, number('seed', 0))
-    left, middle, right = st.columns([3, 1, 1])
+    left, middle, right, end = st.columns([3, 1, 1, 1.6], vertical_alignment='bottom')
     measure = left.selectbox('Range', names, key='by', format_func=label)
     n = middle.number_input('Rows', 1, 1000, key='rows')
     seed = right.number_input('Seed', 0, key='seed')
+    with end: view = choose_view()
     bounds = next(r for r in ranges if r.measure == measure)
     st.markdown(f'**Removed by {escaped(label(measure))} alone**: {counts.alone[measure]:,} pairs')
     sample = filters.sample(ranges, int(n), int(seed), removed_by=measure)
-    pair_table(_rows(filters, corpus, measure, sample), 'removed', f'{corpus.name}-removed')
+    show_pairs(_rows(filters, corpus, measure, sample), 'removed', f'{corpus.name}-removed', view)
     for name, value in dict(lower=bounds.low, upper=bounds.high).items():
         if value is None: continue
         st.markdown(f'**Kept, next to the {name} threshold** {value:g}')
         window = _window(filters, bounds, counts, int(n), name == 'upper')
         beside = filters.sample(ranges, int(n), int(seed), window=window)
-        pair_table(_rows(filters, corpus, measure, beside), f'beside_{name}', f'{corpus.name}-kept')
+        show_pairs(_rows(filters, corpus, measure, beside), f'beside_{name}', f'{corpus.name}-kept', view)
 
 # %% ../../nbs/62_pages.filters.ipynb #243c5f0a
 def _default_measures(measures):

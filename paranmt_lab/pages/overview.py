@@ -291,7 +291,7 @@ def _run_details(s, name):
     st.markdown(f'#### How {escaped(name)} was trained')
     run = Run.open(s.runs, name)
     made_by(run_command(run))
-    st.caption(source_line(run=run, date=(run.finished or {}).get('date', 'not finished')))
+    st.caption(source_line(None, run, date=(run.finished or {}).get('date', 'not finished')))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:

@@ -39,7 +39,7 @@ from ..filters.table import MEASURES, known_measure
 from ..jobs.progress import read_progress
 from ..jobs.provenance import commit, fingerprint
 from ..jobs.run import Run
-from ..labels import cited, heading
+from ..labels import cited, heading, pair_heading
 from ..models import open_model
 from ..settings import Settings, safe_name, settings
 from ..state import state_of
@@ -355,15 +355,16 @@ def corpus_state(
 # %% ../../nbs/62_pages.parts.ipynb #f4aae4f8
 def source_line(
     corpus:Corpus|None=None, # The corpus that figures come from
-    run:Run|None=None,       # The run that they come from
+    *runs:Run,               # The runs that they come from
     **facts,                 # More to say, name to value
 ) -> str:                    # Markdown
     "One line that says where the figures of a page come from."
     parts = {}
     if corpus is not None: parts |= {'corpus': f'{corpus.name}, {corpus.rows:,} pairs, state {corpus_state(corpus)}'}
-    if run is not None:
-        parts |= {'run': f"{run.name}, config {fingerprint(run.config)}, commit {run.origin()['commit']}"}
-    return ' · '.join(f'{k} **{escaped(v)}**' for k, v in (parts | facts | {'app': f'commit {_commit()}'}).items())
+    history = [('run', f"{run.name}, config {fingerprint(run.config)}, commit {run.origin()['commit']}")
+               for run in runs]
+    line = [*parts.items(), *history, *facts.items(), ('app', f'commit {_commit()}')]
+    return ' · '.join(f'{k} **{escaped(v)}**' for k, v in line)
 
 # %% ../../nbs/62_pages.parts.ipynb #b6248754
 @st.cache_data(ttl=60, max_entries=1, show_spinner=False)
@@ -573,7 +574,7 @@ def columns_of(
 ) -> dict:              # For `st.dataframe(column_config=...)`
     "How each column of a table of pairs is shown."
     def _column(c):
-        head = 'Domain' if c == 'corpus' else heading(c)
+        head = pair_heading(c)
         head = None if head == c else head
         if not pd.api.types.is_numeric_dtype(frame[c]):
             return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))

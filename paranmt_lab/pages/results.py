@@ -34,7 +34,7 @@ from paranmt_lab.pages.parts import (
     some_of,
     source_line,
 )
-from .result_pairs import show_pairs
+from .result_pairs import show_grades
 from paranmt_lab.pages.result_tables import (
     read_all,
     result_files,
@@ -148,7 +148,7 @@ def page():
     purpose("Shows how systems score on the STS tasks, beside the paper's rows.", HOW)
     in_address('view', VIEWS[0], one_of(VIEWS, 'view'))
     view = st.segmented_control('View', VIEWS, key='view', required=True, label_visibility='collapsed')
-    if view == 'Pairs': return show_pairs(s)
+    if view == 'Pairs': return show_grades(s)
     if view == 'Speed': return _speed()
     every, wrong = _read([(name, str(f), f.stat().st_mtime_ns) for name, f in result_files(s).items()])
     for name, why in wrong.items():
