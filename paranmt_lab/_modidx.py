@@ -5484,6 +5484,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'paranmt_lab.pages.parts.made_by': ('pages.parts.html#made_by', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.measured_first': ( 'pages.parts.html#measured_first',
                                                                                      'paranmt_lab/pages/parts.py'),
+                                         'paranmt_lab.pages.parts.moment': ('pages.parts.html#moment', 'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.nothing_yet': ( 'pages.parts.html#nothing_yet',
                                                                                   'paranmt_lab/pages/parts.py'),
                                          'paranmt_lab.pages.parts.number': ('pages.parts.html#number', 'paranmt_lab/pages/parts.py'),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from screenshots import EVERY
-from test_app import CHROMIUM, PATIENCE, ROOT, Page, app, browser, server, workspace  # noqa: F401 (fixtures)
+from test_app import CHROMIUM, PATIENCE, ROOT, Page, app, browser, make_maps, server, workspace  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.skipif(
     not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
@@ -37,14 +37,40 @@ def save_menus(page):
     return text
 
 
+FILLED = { # Addresses at which a page has most to show
+    'annotate': dict(campaign='rated', annotator='cem'), 'agreement': dict(campaign='rated'),
+    'embedding-map': dict(corpus='talk-reworded', pairs=1000, sides='both sides', edges='True'),
+    **{name: dict(corpus='talk-reworded') for name in ('score-ranges', 'filters', 'neighbours')}}
+
+
+@pytest.fixture(scope='module')
+def campaign(workspace):  # noqa: F811
+    "A campaign that two people have rated; they differ on every fourth pair."
+    from dataclasses import replace
+
+    from paranmt_lab.annotation.answers import submit
+    from paranmt_lab.annotation.campaigns import Campaign, create_campaign
+    from paranmt_lab.annotation.queue import Task, next_item
+    from paranmt_lab.annotation.store import EventLog
+    from paranmt_lab.settings import settings
+    lab = replace(settings(), workspace=workspace, annotations=f"sqlite:///{workspace / 'annotations.sqlite'}")
+    log = EventLog(lab.annotations)
+    create_campaign(log, Campaign('rated', 'talk-reworded', measure='paraphrase_score@trigram-m1', n=8, overlap=2), lab)
+    for rater in ('ada', 'bob'):
+        while isinstance(task := next_item(log, 'rated', rater), Task):
+            strength = 1 + (task.item + (rater == 'bob' and task.item % 4 == 0)) % 3
+            submit(log, 'rated', rater, task.item, strength, 3, f'{rater}-{task.item}')
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-def test_every_page_is_drawn(browser, app, scheme):  # noqa: F811
+def test_every_page_is_drawn(browser, app, campaign, scheme):  # noqa: F811
     "Each page without an error, its first menu opens and names a command, and its picture is kept."
     PICTURES.mkdir(parents=True, exist_ok=True)
     page, menus = Page(browser, app), {}
     page.tab.emulate_media(color_scheme=scheme)
     for path in EVERY:
-        page.open(path)
+        page.open(path, **FILLED.get(path, {}))
+        if path == 'embedding-map': make_maps(page)
         page.tab.wait_for_timeout(1000)
         name = path or 'overview'
         assert not BROKEN.search(page.settle().text()), (name, page.text())
@@ -56,7 +82,8 @@ def test_every_page_is_drawn(browser, app, scheme):  # noqa: F811
         page.tab.set_viewport_size({'width': 1440, 'height': 1100})
     assert not page.abroad and not page.dialogs
     page.tab.close()
-    for name in ('overview', 'score-ranges', 'filters', 'training', 'results', 'lexicon', 'neighbours'):
+    for name in ('overview', 'score-ranges', 'filters', 'training', 'results', 'lexicon', 'neighbours',
+                 'embedding-map', 'agreement'):
         assert 'paranmt' in menus[name], f'{name} does not tell its command: {menus[name]!r}'
 
 

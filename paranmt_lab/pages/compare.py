@@ -319,7 +319,8 @@ HOW = '''
 1. Look at the settings first. A difference of figures has a known cause only if one setting differs.
 2. A difference counts only if it is larger than the spread between seeds; the paired test tells the spread of
    the test pairs alone.
-3. The pairs at the end show where two encoders rank the same pair most differently.
+3. The pairs at the end show where two encoders rank the same pair most differently. The reading list shows them in
+   full, and the table with all columns.
 4. Two corpora lie over each other by shares, so that a small one can be compared with a large one.
 5. The filter in the sidebar restricts the pairs, of both corpora, of both selections, or of the sample.
 '''

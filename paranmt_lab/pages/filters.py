@@ -210,7 +210,8 @@ HOW = '''
    is the shape of all pairs.
 2. *Removes alone* counts the pairs that all other ranges keep. A range with a small number there hardly
    matters.
-3. The examples are pairs next to a threshold. Save the ranges as a selection to train on them.
+3. The examples are pairs next to a threshold, in full or as a table. Save the ranges as a selection to train on
+   them.
 4. Domain, system, language, rank and text in the sidebar choose the pairs that all numbers of the page count.
 '''
 

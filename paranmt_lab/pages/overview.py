@@ -30,6 +30,7 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     made_by,
+    moment,
     nothing_yet,
     one_of,
     open_corpus,
@@ -291,7 +292,7 @@ def _run_details(s, name):
     st.markdown(f'#### How {escaped(name)} was trained')
     run = Run.open(s.runs, name)
     made_by(run_command(run))
-    st.caption(source_line(None, run, date=(run.finished or {}).get('date', 'not finished')))
+    st.caption(source_line(None, run, date=moment((run.finished or {}).get('date', 'not finished'))))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:

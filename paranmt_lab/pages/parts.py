@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'source_line',
+           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'moment', 'source_line',
            'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'parquet_bytes',
            'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows',
            'pair_table']
@@ -353,6 +353,12 @@ def corpus_state(
                         [(str(f.relative_to(corpus.folder)), f.stat().st_mtime_ns, f.stat().st_size) for f in files]])
 
 # %% ../../nbs/62_pages.parts.ipynb #f4aae4f8
+def moment(
+    date:str, # Such as `2026-11-26T21:32:18+00:00`; any other text stays
+) -> str:     # Such as `2026-11-26 21:32 UTC`
+    "A time of the workspace, to the minute."
+    return f'{date[:10]} {date[11:16]} UTC' if date[10:11] == 'T' and date.endswith('+00:00') else date
+
 def source_line(
     corpus:Corpus|None=None, # The corpus that figures come from
     *runs:Run,               # The runs that they come from

@@ -28,6 +28,7 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     made_by,
+    moment,
     nothing_yet,
     number,
     one_of,
@@ -143,7 +144,8 @@ def as_told(
     def _cell(fact, value):
         if pd.isna(value): return ''
         is_figure = fact in FORMATS and isinstance(value, (int, float))
-        return FORMATS[fact].format(value) if is_figure else legible(str(value), 80)
+        if is_figure: return FORMATS[fact].format(value)
+        return moment(value) if fact == 'date' else legible(str(value), 80)
     return pd.DataFrame({run.run: {fact: _cell(fact, v) for fact, v in run.items() if fact != 'run'}
                          for _, run in table.iterrows()}).rename_axis('fact').reset_index()
 
@@ -378,7 +380,8 @@ def _notes(runs):
 
 # %% ../../nbs/62_pages.training.ipynb #4aecd533
 HOW = '''
-1. Choose runs in the sidebar or in the table. A run has the same colour in all charts, whatever else is chosen.
+1. Choose runs in the sidebar or in the table. A run has the same colour in all charts, whatever else
+   is chosen or removed.
 2. *Over* sets the horizontal axis. Compare runs over steps for learning, and over seconds for cost.
 3. Runs that differ in the seed alone are one line with a band. Two configs differ only if their bands lie apart.
 4. Curves of many lines are running means; the sidebar says over how many lines. Short ones are drawn as logged.
