@@ -1,13 +1,17 @@
 """The index of a corpus for the app: interrupted, outdated and damaged, it never changes an answer."""
 from dataclasses import replace
 
+import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from paranmt_lab.browsing import index, orders
+from paranmt_lab.browsing import index, orders, search
+from paranmt_lab.browsing.distributions import PairFilter, text_condition, text_ids
 from paranmt_lab.browsing.index import Browsing, index_corpus, is_indexed, missing_parts
 from paranmt_lab.browsing.rows import blocks_path
-from paranmt_lab.browsing.search import MOST, blocks_with, search_pairs, words_path
+from paranmt_lab.browsing.search import MOST, blocks_with, lower_text, search_pairs, words_path
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
@@ -79,19 +83,71 @@ def test_an_id_that_is_not_there_is_named(corpus):
         Browsing(corpus.folder).pairs_by_id([2_000_000_030])
 
 
-def test_the_index_of_words_finds_what_reading_all_texts_finds(tmp_path):
-    "Letters in the middle of words, over spaces, at both ends, in any case and of any alphabet."
-    rng, pieces = np.random.default_rng(0), ['a', 'b', 'A', 'ab', 'ü', 'Ü', ' ', ' ', '-', 'abba', 'İ', 'straße']
-    made = lambda most: ''.join(rng.choice(pieces, rng.integers(1, most)))
-    corpus = Corpus.create('made', replace(settings(), workspace=tmp_path))
-    sides = [[made(7) for _ in range(1500)] for _ in range(2)]
+PIECES = [*'abAü', 'Ü', ' ', ' ', ' ', '-', 'ab', 'abba', 'İ', 'i', 'straße', 'ẞ', 'ſ', 's', 'K', '\u212a', 'k', 'Σ',
+          'σ', 'ς', 'ﬁ', 'fi', 'é', 'É', 'e\u0301', 'E\u0301', '🦆', 'Ǆ', 'ǆ', '%', '_', "'", '"', '\\', '\n', '\u00a0']
+HOSTILE = ["') OR ('1' = '1", '%', '_', '\\', '"', "'", ' ', '  ', 'a ', ' a', 'a  b', '?', '$1', '\x00', '\ud800',
+           'Ångström', 'a b ab abba', 'x' * 200, 'é', 'É', '\u0301', 'zz']
+
+
+def lower(text):
+    "The lower case of each character by itself; of İ it is i, without the dot that Python keeps."
+    return ''.join('i' if c == 'İ' else c.lower() for c in text)
+
+
+@pytest.fixture(scope='module')
+def letters(tmp_path_factory):
+    "A corpus of hard letters with an index of words, its two sides, and a function that draws texts."
+    rng = np.random.default_rng(0)
+    made = lambda most: ''.join(rng.choice(PIECES, rng.integers(1, most)))
+    corpus = Corpus.create('made', replace(settings(), workspace=tmp_path_factory.mktemp('letters')))
+    sides = [[made(7) if rng.random() < share else None for _ in range(3000)] for share in (1, .98)]
     corpus.write_pairs(0, dict(reference=sides[0], translation=sides[1]))
     corpus.write_pairs(1, dict(reference=[]))  # a shard may be empty
     index_corpus(corpus, show=False)
+    return corpus, sides, made
+
+
+def texts_of(letters):
+    "Drawn texts, parts of sentences and hostile texts."
+    _, sides, made = letters
+    rng, there = np.random.default_rng(1), [text for text in sides[0] if text]
+    parts = [text[a:a + rng.integers(1, 9)] for text in there[:80] for a in [rng.integers(len(text))]]
+    return sorted({made(8) for _ in range(80)} | set(parts) | {lower(part) for part in parts} | set(HOSTILE))
+
+
+def test_the_index_of_words_finds_what_reading_all_texts_finds(letters):
+    "Letters in the middle of words, over spaces, at both ends, in any case and of any alphabet."
+    corpus, sides, _ = letters
     ways = []
-    for words in {made(8) for _ in range(300)}:
-        fold = str.lower if words.isascii() and words == words.lower() else str  # as `contain` compares
-        hits = [i for i, texts in enumerate(zip(*sides)) if any(words in fold(text) for text in texts)]
+    for words in texts_of(letters):
+        fold = lower if words == lower(words) else str
+        hits = [i for i, texts in enumerate(zip(*sides)) if any(words in fold(text) for text in texts if text)]
         assert np.concatenate([ids for ids, _ in search_pairs(corpus, words)]).tolist() == hits, words
         ways.append(blocks_with(corpus, 0, words).mean() <= MOST)
     assert 20 < sum(ways) < len(ways) - 20  # both by blocks and by row groups
+
+
+def test_a_text_of_the_filter_is_found_by_the_index_as_by_reading_all_texts(letters, monkeypatch):
+    "The ids of a text are those of DuckDB and of the mask in memory, with an index and without."
+    corpus, sides, _ = letters
+    rows = dict(reference=np.array(sides[0], object), translation=np.array(sides[1], object))
+    texts = [text for text in texts_of(letters) if text != '\ud800'][::4] + HOSTILE  # UTF-8 has no half characters
+    texts.remove('\ud800')
+    for text in texts:
+        pass_ids = sorted(corpus.frame(['pair_id'], text_condition('?', text), [text] * 2).pair_id)
+        assert np.flatnonzero(PairFilter(text=text).mask(rows)).tolist() == pass_ids, text
+        assert pq.read_table(text_ids(corpus, text))['pair_id'].to_pylist() == pass_ids, text
+        text_ids(corpus, text).unlink()
+    monkeypatch.setattr(search, 'has_words', lambda *_: False)
+    for text in ('ab', 'É', ' ', "') OR ('1' = '1"):
+        pass_ids = sorted(corpus.frame(['pair_id'], text_condition('?', text), [text] * 2).pair_id)
+        assert pq.read_table(text_ids(corpus, text))['pair_id'].to_pylist() == pass_ids, text
+
+
+def test_duckdb_and_the_search_agree_on_every_character():
+    "The condition of a saved selection keeps the pairs that the search finds, whatever their letters."
+    every = [chr(i) for i in range(1, 0x110000) if not 0xd800 <= i < 0xe000]
+    with duckdb.connect(':memory:') as con:
+        con.register('characters', pa.table(dict(c=every)))
+        low = con.sql('SELECT lower(c) AS low FROM characters').fetchnumpy()['low'].tolist()
+    assert low == [*lower_text(''.join(every))]

@@ -48,8 +48,9 @@ def read_blocks(
 ) -> pa.Table:              # Their rows, block after block
     "Some blocks of a shard, some columns decompressed."
     fields = [PAIRS.get_field_index(c) for c in columns]
+    options = pa.ipc.IpcReadOptions(included_fields=sorted(fields), use_threads=False) # small blocks
     with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=sorted(fields)))
+        reader = pa.ipc.open_file(file, options=options)
         return pa.Table.from_batches([reader.get_batch(b) for b in blocks], reader.schema).select(list(columns))
 
 def is_of_shard(

@@ -115,11 +115,11 @@ def choose_rows(
     in_address('text', '', plain)
     text = st.sidebar.text_input('Text of a side', key='text', max_chars=200, placeholder='any text',
                                  help='Lower-case letters are found in any case. All numbers, charts and tables count '
-                                      'these pairs alone. A new text is looked for in all sentences once, which takes '
-                                      'seven seconds for ten million pairs.')
+                                      'these pairs alone. A new text is looked for once. The index of words that '
+                                      '`paranmt corpus index` makes finds a rare text in a tenth of the time.')
     domain, system, language, rank = (values[part] for part in TITLES)
     pairs = PairFilter(domain, system, language, None if rank == '' else int(rank), text=text)
-    with st.spinner('Looking for the text in all sentences'):
+    with st.spinner('Looking for the text'):
         for corpus in corpora: pairs.question(corpus) # which keeps the ids
     return pairs
 

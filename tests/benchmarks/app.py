@@ -37,9 +37,10 @@ RANGES, SHARES = [(-0.1, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0)], 
 
 
 def halves(rng, n=400_000):
-    "Half sentences; two of them make one of 12 words on average, as ParaNMT's. Frequent words are frequent."
+    "Half sentences; two make one of 12 words on average, some of them frequent. One word in 100 begins with É."
     syllables = [a + b + c for a in 'bdfgklmnprst' for b in ('a', 'e', 'i', 'o', 'u', 'ou') for c in ('', 'n', 'st')]
     words = np.array([''.join(rng.choice(syllables, 1 + i % 3)) for i in range(30_000)])
+    words[7::100] = ['É' + word[1:] for word in words[7::100]]
     lengths = rng.poisson(5, n) + 1
     drawn = words[np.minimum(rng.zipf(1.15, lengths.sum()) - 1, rng.integers(0, len(words), lengths.sum()))]
     return pa.array([' '.join(w) for w in np.split(drawn, np.cumsum(lengths)[:-1])])
@@ -123,10 +124,16 @@ def questions(corpus, plain):
         'three sliders moved': filters}
     texts = corpus.pairs_by_id([shard * 1_000_000_000 + 5 for shard in corpus.shard_numbers[-10:]],
                                ['translation']).translation.str.split()
+    some_words = ' '.join(corpus.pairs_by_id(range(min(2000, corpus.sizes[0])), ['reference']).reference).split()
+    accented = sorted({word for word in some_words if word[0] == 'É'}, key=lambda word: (-len(word), word))
     word, phrase = (lambda i: max(texts[i], key=len)), (lambda i: ' '.join(texts[i][:4]))
     with_word = lambda i: PairFilter(text=word(i))
+    with_text = lambda text: corpus.count(**PairFilter(text=text).question(corpus))
     found |= {
-        'pairs with a word in the filter': lambda i: corpus.count(**with_word(i).question(corpus)),
+        'a new word in the filter': lambda i: with_text(word(i)),
+        'a new letter in the filter': lambda i: with_text('aeioubdfgk'[i]),
+        'four new words in the filter': lambda i: with_text(phrase(i)),
+        'a new word with É in the filter': lambda i: with_text(accented[i % len(accented)].lower()),
         'density of pairs with a word': lambda i: cells(i, with_word(i)),
         'a measure by domain, of pairs with a word': lambda i: group_spreads(corpus, SCORE, 'corpus', bins(SCORE),
                                                                              with_word(i))}
@@ -163,6 +170,7 @@ def opened(workspace, plain):
 def step(workspace, plain, name):
     "One question in this process."
     corpus = opened(workspace, plain)
+    shutil.rmtree(corpus.folder / 'cache/texts', ignore_errors=True)  # texts of an earlier question are new again
     dropped(corpus.folder)
     start = time.perf_counter()
     corpus.connect()
