@@ -21,7 +21,9 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name):
+def __getattr__(
+    name, # One of `__all__`
+):        # What its module has by that name
     "Load a name from the module it lives in."
     if name not in _HOMES: raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)

@@ -162,9 +162,9 @@ def _show_version(is_set):
 
 @app.callback(epilog='Example: `paranmt demo`')
 def program(
-    version:Annotated[bool, typer.Option(
+    version:Annotated[bool, typer.Option( # Whether to show the version and exit
         '--version', help='Show the version and exit.', is_eager=True, callback=_show_version)]=False,
-    debug:Annotated[bool, typer.Option(
+    debug:Annotated[bool, typer.Option(   # Whether to show the traceback of an error
         '--debug', help='Show the traceback of an error; PARANMT_DEBUG=1 does the same.')]=False,
 ):
     "Make paraphrase pairs by back-translation, judge them, train sentence embeddings on them, and evaluate those."

@@ -14,6 +14,7 @@ from textwrap import shorten
 import pandas as pd
 import typer
 
+from .amounts import amount
 from .annotation.adjudication import adjudicate, disputes
 from .annotation.admission import campaign_state, campaign_states, set_state
 from .annotation.agreement import agreement, agreement_table
@@ -70,7 +71,7 @@ def new_(
 # %% ../nbs/70_cli_annotate.ipynb #145859a2
 def _size(items, plan):
     "The number of pairs and raters of a campaign, and where people rate."
-    counts = [f'{(items.repeat_of.isna() & items.gold.isna()).sum():,} pairs']
+    counts = [amount((items.repeat_of.isna() & items.gold.isna()).sum(), 'pair')]
     if n := items.repeat_of.notna().sum(): counts.append(f'{n:,} of them twice')
     if n := items.gold.notna().sum(): counts.append(f'{n:,} more for training')
     raters = f'{plan.overlap} rater{"s" * (plan.overlap > 1)}'
@@ -344,4 +345,4 @@ def restore_(
     log = _log()
     plan = restore_campaign(log, path, campaign, name)
     now = progress(log, plan.name)
-    show_note(f'Campaign {plan.name}: {now.done:,} answers, {now.left:,} to come')
+    show_note(f"Campaign {plan.name}: {amount(now.done, 'answer')}, {now.left:,} to come")

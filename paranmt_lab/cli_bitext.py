@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from .amounts import amount
 from .settings import settings
 from .terminal import command, command_group, open_corpus, show_note, show_table, values_of
 
@@ -50,7 +51,7 @@ def import_(
     corpus = import_bitext(files, name, format=format or None, source_lang=source_lang,
                            corpus=domain or None, licence=licence or None, columns=roles,
                            shard_rows=shard_rows, limit=limit or None, measures=_measures(measure))
-    show_table(import_summary(corpus), f'Corpus {name}: {corpus.rows:,} pairs')
+    show_table(import_summary(corpus), f"Corpus {name}: {amount(corpus.rows, 'pair')}")
 
 # %% ../nbs/70_cli_bitext.ipynb #f57e81ea
 corpus_app = command_group()
@@ -149,4 +150,4 @@ def corpus_index(
     if not index_corpus(data): return show_note('Stopped; the same command resumes.', 'yellow')
     rows = [dict(part='blocks of pairs', made=f'{len(before[0]):,} of {len(data.shards):,} shards')]
     rows += [dict(part=measure, made='sorted') for measure in before[1]]
-    show_table(rows, f'Index of {corpus}: {data.rows:,} pairs')
+    show_table(rows, f"Index of {corpus}: {amount(data.rows, 'pair')}")

@@ -40,8 +40,8 @@ def judge_train_lm(
     score(data, ['lm_seen'], [f'lm:{name}'], workers=s.workers)
     count = data.count(where=f'"{measure}" = 1')
     if not data.count(where='translation IS NOT NULL'):
-        return show_note(f'{count:,} of {data.rows:,} pairs are held out. None has a translation yet: once they have, '
+        return show_note(f'Held out: {count:,} of {data.rows:,} pairs. None has a translation yet: once they have, '
                          f'`paranmt score PAIRS lm_seen --model lm:{name}` marks them.')
     choice = Selection(f'without-{name}', ranges=(Range(measure, 0., 0., True),), reason=f'held out to train lm:{name}')
     left = select(data, choice, force)['pairs']
-    show_note(f'{count:,} of {data.rows:,} pairs are held out; the selection without-{name} keeps {left:,} others.')
+    show_note(f'Held out: {count:,} of {data.rows:,} pairs; the selection without-{name} keeps the other {left:,}.')

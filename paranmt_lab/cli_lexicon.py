@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .amounts import amount
 from .settings import Settings, settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
 
@@ -97,4 +98,4 @@ def lexicon_import_ppdb(
     "Make a lexicon from a file of the Paraphrase Database."
     from paranmt_lab.lexicon.ppdb import import_ppdb
     facts = import_ppdb(file, name, settings(), force)
-    show_note(f"lexicon:{name} has {facts['counts']['pairs']:,} pairs of words.")
+    show_note(f"lexicon:{name} has {amount(facts['counts']['pairs'], 'pair of words', 'pairs of words')}.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .amounts import amount
 from .models import find_encoder, open_model, run_of
 from .settings import Settings, check_overwrite, settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
@@ -96,7 +97,7 @@ def evaluate_(
     results = measure_systems(systems, s, _words(tasks) or None, graded, _words(suite), output, pending)
     show_results(results, paper, spearman, datasets, protocols)
     _show_badges(systems, s)
-    if output: show_note(f'{sum(map(len, results.values())):,} figures are in {output}.')
+    if output: show_note(f"{output} has {amount(sum(map(len, results.values())), 'figure')}.")
 
 def _show_badges(names, s):
     "Print whether test pairs occur among the training pairs of the systems."

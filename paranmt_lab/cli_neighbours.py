@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .amounts import amount
 from .models import open_model
 from .settings import settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
@@ -28,7 +29,7 @@ def _show_distribution(neighbours:'Neighbours', encoder):
     bars = bars[bars > 0]
     rows = [dict(cosine=f'{low:.1f} to {low + .1:.1f}', sentences=int(n), share=n / bars.sum(),
                  bar='█' * round(WIDTH * n / bars.max()) or '▏') for low, n in bars.items()]
-    show_table(rows, f'Cosines with {neighbours.compared:,} sentences, {encoder}', digits=5)
+    show_table(rows, f"Cosines with {amount(neighbours.compared, 'sentence')}, {encoder}", digits=5)
 
 def _prepared(corpus, encoder, column, index):
     "Vectors of a corpus, and an index on request; ends the command after a stop."

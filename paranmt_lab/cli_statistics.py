@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from .amounts import amount
 from .settings import settings
 from .terminal import command, command_group, open_corpus, show_note, show_table
 
@@ -81,7 +82,7 @@ def statistics_(
         show_note(f'Stopped: the domains above are complete{unwritten}.', 'yellow')
         raise typer.Exit(130)
     if output: write_report(report, output)
-    if output: show_note(f'{len(report):,} figures of {corpus} are in {output}.')
+    if output: show_note(f"{output} has {amount(len(report), 'figure')} of {corpus}.")
 
 def _title(side, corpus, part):
     "Title of a side's table."

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from .amounts import amount
 from .settings import atomic
 from .terminal import command, command_group, show_note, show_table
 
@@ -39,7 +40,7 @@ def table_(
     figures = joined_table(table)
     if output:
         with atomic(output) as part: part.write_text(formatted_table(figures, form), encoding='utf-8')
-        show_note(f'{len(figures):,} figures of {table} are in {output}.')
+        show_note(f"{output} has {amount(len(figures), 'figure')} of {table}.")
     elif form == 'text':
         show_table(readable_table(figures), f'{table}: ours, 95 % interval | paper | difference')
         for reason in absent_reasons(table): show_note(f'Not available: {reason}.')

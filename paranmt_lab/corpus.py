@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fastcore.basics import patch
 
+from .amounts import amount
 from .models import KINDS
 from .settings import Settings, atomic, checksum, inside, read_object, safe_name, settings, write_json
 
@@ -109,7 +110,8 @@ class Corpus:
         self._seen:dict|None = None # facts of files by their paths, once they are read
         self._con, self._con_state = None, None
 
-    def __repr__(self): return f'Corpus({self.name!r}: {self.rows:,} pairs in {len(self.shards)} shards)'
+    def __repr__(self):
+        return f"Corpus({self.name!r}: {amount(self.rows, 'pair')} in {amount(len(self.shards), 'shard')})"
     def __reduce__(self): return Corpus, (self.folder,)
 
 # %% ../nbs/02_corpus.ipynb #7aa09fc8
@@ -1018,7 +1020,7 @@ def _missing_shards(self:Corpus, there, checksums, manifests):
                 f'{_shards_said(missing)}; {again}']
     rows, pairs = sum(max(n, 0) for n in there.values()), facts.get('pairs')
     if checksums or pairs in (None, rows) or -1 in there.values() or unfinished(stage, facts): return []
-    return [f'{rows:,} pairs are there, but the manifest {stage!r} says {pairs:,}; {again}']
+    return [f"{amount(rows, 'pair')} there, but the manifest {stage!r} says {pairs:,}; {again}"]
 
 # %% ../nbs/02_corpus.ipynb #a271dc0b
 @patch

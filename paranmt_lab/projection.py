@@ -37,7 +37,9 @@ class Epochs:
         progress:Callable[[int, int], None], # Receives epochs done and epochs in all
     ):
         self.progress = progress
-    def write(self, text:str): # A line of the bar, such as `12/200`
+    def write(self,
+        text:str, # A line of the bar, such as `12/200`
+    ):
         if counts := re.search(r'(\d+)/(\d+)', text): self.progress(int(counts[1]), int(counts[2]))
     def flush(self): pass
 

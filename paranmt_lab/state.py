@@ -9,6 +9,7 @@ __all__ = ['is_alive', 'State', 'state_of', 'require_whole']
 import os
 from typing import NamedTuple
 
+from .amounts import amount
 from .corpus import Corpus, unfinished
 from .jobs.progress import describe_progress, read_progress
 
@@ -46,7 +47,8 @@ def _making(corpus, stage, facts):
     p = _progress(corpus, stage, facts)
     error = f" ({p['error']})" if p['status'] == 'failed' and 'error' in p else ''
     remedy = 'wait for it' if p['status'] == 'running' else f'{corpus.command()} finishes it'
-    return State(p['status'], [f'{stage} {describe_progress(p)}{error}, {corpus.rows:,} pairs so far; {remedy}'])
+    so_far = f"{amount(corpus.rows, 'pair')} so far"
+    return State(p['status'], [f'{stage} {describe_progress(p)}{error}, {so_far}; {remedy}'])
 
 # %% ../nbs/05_state.ipynb #e2739c00
 def state_of(

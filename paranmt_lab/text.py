@@ -152,7 +152,10 @@ class Vocabulary:
             raise VocabularyError(f'{len(self.counts)} counts for {self.unknown} tokens')
 
     def __len__(self): return self.unknown + 1
-    def __contains__(self, token): return token in self.index
+    def __contains__(self,
+        token, # A word, or another unit of the vocabulary
+    ):         # Whether it has a row of its own
+        return token in self.index
     def __repr__(self):
         split = '' if self.split == 'words' else f', split at {self.split}'
         return f'Vocabulary({self.unknown:,} tokens + unknown, {self.policy!r}{split})'
@@ -235,7 +238,10 @@ class Packed:
     offsets: np.ndarray  # [n + 1] int64, where each sentence begins, and N
 
     def __len__(self): return len(self.offsets) - 1
-    def __getitem__(self, i): return self.ids[self.offsets[i]:self.offsets[i + 1]]
+    def __getitem__(self,
+        i, # Number of a sentence, from 0
+    ):     # [tokens] int32, its rows
+        return self.ids[self.offsets[i]:self.offsets[i + 1]]
     @property
     def lengths(self): return np.diff(self.offsets)
 

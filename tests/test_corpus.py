@@ -281,7 +281,7 @@ def test_pairs_are_counted_where_no_list_of_shards_was_kept(corpora):
     corpus.write_manifest('import', dict(status='finished', pairs=6, inputs=[dict(file='talk.tsv')]))
     assert corpus.problems() == []
     corpus.shards[2].unlink()
-    assert "4 pairs are there, but the manifest 'import' says 6" in corpus.problems()[0]
+    assert "4 pairs there, but the manifest 'import' says 6" in corpus.problems()[0]
 
 
 def test_a_damaged_measure_is_not_called_absent(corpora):

@@ -71,7 +71,8 @@ def parts(model, s):
     if pairs is None: return None, None
     part = split_held_out(pairs, config['held_out'], config['seed'])
     found = pairs[part == 'held out']
-    number = int(re.search(r'([\d,]+) pairs are held out', card)[1].replace(',', ''))
+    said = re.search(r'held out: ([\d,]+)|([\d,]+) pairs are held out', card)  # as written now, and until November 2026
+    number = int((said[1] or said[2]).replace(',', ''))
     if len(found) != number:
         raise ValueError(f'{len(found):,} pairs are held out and the card of {model} says {number:,}: '
                          'this is not the bitext that it was trained on')

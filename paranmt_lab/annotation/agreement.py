@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from ..amounts import amount
 from .campaigns import LABELS, SCALES
 
 # %% ../../nbs/35_annotation.agreement.ipynb #aadd65d2
@@ -152,7 +153,8 @@ class Agreement:
         note = f' ({self.note})' if self.note else ''
         return f'{self.value:.2f}{interval}{note}'
 
-    def _repr_markdown_(self): return f'{self.coefficient}: {self} · {self.items:,} items, {self.ratings:,} ratings'
+    def _repr_markdown_(self):
+        return f"{self.coefficient}: {self} · {amount(self.items, 'item')}, {amount(self.ratings, 'rating')}"
 
 # %% ../../nbs/35_annotation.agreement.ipynb #81f690ee
 def _no_value(R, times, labels):

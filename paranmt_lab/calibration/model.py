@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..amounts import amount
 from .curves import Additive, as_json, from_json
 from .ratings import TARGETS
 from ..corpus import Corpus
@@ -128,7 +129,8 @@ def _figure_lines(calibration):
     for target in calibration.targets:
         rows = {r['metric']: r for r in calibration.figures if r['target'] == target and r['system'] == 'calibration'}
         cells = [_figure(rows[m]) if m in rows else 'not available' for m in best]
-        n = next((f"{r['n']:,} pairs of {r['groups']:,} references" for r in rows.values()), 'not available')
+        n = next((f"{amount(r['n'], 'pair')} of {amount(r['groups'], 'reference')}" for r in rows.values()),
+                 'not available')
         yield f"| {target} | {' | '.join(cells)} | {n} |"
 
 # %% ../../nbs/37_calibration.model.ipynb #1e92b8fc

@@ -27,30 +27,58 @@ def _interval(rows):
     return np.where(has_interval, text, 'not computed')
 
 # %% ../../nbs/60_charts.evaluation.ipynb #cf4b466f
-_CELL = dict(width=alt.Step(58), height=alt.Step(26))
+_WIDTH = 980                      # Pixels of a row of maps, those of the app's page on a laptop
+_LETTER, _NARROW, _TALL = 6.4, 58, 26 # Pixels of a letter of a label, of a cell's least width and of its height
 
+def _cell_width(columns):
+    "Pixels of a cell, and whether the labels above the columns are upright: those for which there is room."
+    wide = max(_NARROW, _LETTER * max(map(len, columns)) + 10)
+    upright = wide * len(columns) <= _WIDTH - 220
+    return (wide if upright else _NARROW), upright
+
+def _map_width(rows, title):
+    "About how wide the map of a protocol is, with the names of the systems, in pixels."
+    columns, systems = rows.column.unique(), rows.system.unique()
+    cells = _cell_width(columns)[0] * len(columns) + min(220, _LETTER * max(map(len, systems))) + 10
+    return max(cells, 1.1 * _LETTER * len(title))
+
+# %% ../../nbs/60_charts.evaluation.ipynb #cf4b4671
 def _one_map(rows, title):
     "The map of one protocol."
+    width, upright = _cell_width(rows.column.unique())
     rows = rows.assign(points=100 * rows.value, interval=_interval(rows))
     rows = rows.assign(within=_within(rows))[['system', 'column', 'points', 'within', 'interval', 'n', 'metric']]
     tip = ['system', 'column', alt.Tooltip('points:Q', format='.1f'), 'interval', 'n', 'metric']
-    base = alt.Chart(rows, title=alt.TitleParams(title, fontSize=12), **_CELL).encode(
-        alt.X('column:N', sort=None, title=None, axis=alt.Axis(orient='top', labelAngle=-35)),
-        alt.Y('system:N', sort=None, title=None, axis=alt.Axis(labelLimit=220)), tooltip=tip)
+    cell = dict(width=alt.Step(width), height=alt.Step(_TALL))
+    labels = dict(labelFlush=False, labelPadding=8)
+    turn = dict(labelAngle=0, labelAlign='center') if upright else dict(labelAngle=-35)
+    base = alt.Chart(rows, title=alt.TitleParams(title, fontSize=12), **cell).encode(
+        alt.X('column:N', sort=None, title=None, axis=alt.Axis(orient='top', **turn, **labels)),
+        alt.Y('system:N', sort=None, title=None, axis=alt.Axis(labelLimit=220, **labels)), tooltip=tip)
     colour = alt.Color('within:Q', legend=None, scale=alt.Scale(range=['#f1f5f9', OURS], domain=[0, 1]))
     ink = alt.condition('datum.within > 0.6', alt.value('white'), alt.value('#222'))
     figures = base.mark_text(fontSize=11).encode(alt.Text('points:Q', format='.1f'), color=ink)
     return base.mark_rect(stroke='white').encode(colour) + figures
 
 # %% ../../nbs/60_charts.evaluation.ipynb #957d765a
+def _in_lines(widths, most=_WIDTH, gap=40):
+    "Numbers of the maps in each line, in their order, as many as fit beside each other."
+    lines, used = [[]], 0.
+    for number, width in enumerate(widths):
+        if lines[-1] and used + gap + width > most: lines, used = [*lines, []], 0.
+        used += width + gap * bool(lines[-1])
+        lines[-1].append(number)
+    return lines
+
 def result_map(
     results:pd.DataFrame, # Results, one a system, column and protocol
     column:str='task',    # Column of the results that makes the columns
-) -> alt.VConcatChart:    # A map for each protocol, one below the other
+) -> alt.VConcatChart:    # A map for each protocol, beside each other where there is room
     "Systems by tasks, for each protocol."
     rows = results.dropna(subset='value')
-    rows = rows.assign(column=rows[column])
-    maps = [_one_map(some, protocol) for protocol, some in rows.groupby('protocol', sort=False)]
+    parts = [(some, protocol) for protocol, some in rows.assign(column=rows[column]).groupby('protocol', sort=False)]
+    lines = _in_lines([_map_width(*part) for part in parts])
+    maps = [alt.hconcat(*(_one_map(*parts[number]) for number in line), spacing=40) for line in lines]
     return alt.vconcat(*maps).resolve_scale(color='independent')
 
 # %% ../../nbs/60_charts.evaluation.ipynb #e3c33f1c

@@ -194,16 +194,27 @@ def paired_maps(
         views.append(alt.layer(*layers).properties(width=width, height=height, title=title))
     return alt.hconcat(*views, spacing=24)
 
-# %% ../../nbs/60_charts.maps.ipynb #9d7b1fb9
+# %% ../../nbs/60_charts.maps.ipynb #9d7b1fb8
 DENSE = 20_000 # Sentences beyond which a map shows bins
 
+def _bin_edges(points, bins):
+    "Edges of the bins of each axis; an axis on which all sentences lie at one place gets the other's extent, or 1."
+    limits = {axis: (float(points[axis].min()), float(points[axis].max())) for axis in ('x', 'y')}
+    widest = max(high - low for low, high in limits.values()) or 1.
+    ends = {}
+    for axis, (low, high) in limits.items():
+        spare = 0. if high - low > 1e-9 * abs(low) else widest / 2
+        ends[axis] = np.linspace(low - spare, high + spare, bins + 1)
+    return ends
+
+# %% ../../nbs/60_charts.maps.ipynb #9d7b1fb9
 def binned(
     points:pd.DataFrame, # A row for each sentence: `x`, `y` and the colour's column
     colour:str,          # Column to colour by
     bins:int=80,         # Bins of each axis
 ) -> pd.DataFrame:       # `x`, `x2`, `y`, `y2`, `sentences`, the colour's column, and `removed`, a share, if any
     "Sentences in the bins of a grid, with their mean measure or most frequent name."
-    ends = {axis: np.linspace(points[axis].min(), points[axis].max(), bins + 1) for axis in ('x', 'y')}
+    ends = _bin_edges(points, bins)
     cell = lambda axis: np.clip(np.searchsorted(ends[axis], points[axis], 'right') - 1, 0, bins - 1)
     frame = pd.DataFrame({'i': cell('x'), 'j': cell('y'), colour: points[colour].to_numpy()})
     cells = frame.groupby(['i', 'j'])

@@ -287,7 +287,7 @@ P(R), the probability that an English sentence is a reference and no translation
 - **Data**: corpus `{corpus}`, {selection}; lists for training, development and test: {lists}.
 - **Accuracy** on the test lists, one translation of each: {accuracy:.1%}; references {accuracy_references:.1%}, \
 translations {accuracy_translations:.1%}.
-- **Training**: negatives {negative}, L2 {l2:g}, {epochs} epochs, seed {seed}; commit {commit}, {device}, {date}.
+- **Training**: negatives {negative}, L2 {l2:g}, epochs: {epochs}, seed {seed}; commit {commit}, {device}, {date}.
 - **Use**: `paranmt score CORPUS reference_probability --model classifier:{name}`. It has learned how certain systems \
 write in certain domains; elsewhere P(R) may say more about the domain than about the translation. Scoring pairs that \
 it was trained on gives a warning. Its licence is that of the pairs.

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from ..amounts import amount
 from ..corpus import Corpus
 from . import portable
 from .sentence_encoder import SentenceEncoder
@@ -257,7 +258,7 @@ def _data(run, corpus, selection):
              ('selection', config.get('selection') or 'all pairs'),
              ('pairs trained on', result.get('pairs', 'not recorded'))]
     if selection:
-        facts += ([(s['step'], f"{s['pairs']:,} pairs left") for s in selection['steps']]
+        facts += ([(s['step'], f"{amount(s['pairs'], 'pair')} left") for s in selection['steps']]
                   + ([('why', selection['reason'])] if selection.get('reason') else []))
     if job := manifests.get('translate', {}).get('job'):
         facts.append(('back-translated', f"corpus {job['source']} by {job['engine'].get('model', 'not recorded')}, "

@@ -387,7 +387,9 @@ def _begin_gate(self, gaussian):
 def features(self:Gran): return [self.feature]
 
 @patch
-def rows(self:Gran, batch):  # packed rows
+def rows(self:Gran,
+    batch:Batch,  # Packed rows of this layer's feature among others
+) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
     return {'weight_rd': numbering(batch[self.feature], len(self.weight_rd)).rows}
 
 # %% ../../nbs/10_encoders.gran.ipynb #60e69189

@@ -97,7 +97,9 @@ class Average(Layer):
     def extra_repr(self): return f'{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions'
     def features(self): return [self.feature]
     def as_averages(self): return Averages([self])
-    def rows(self, batch):  # packed rows
+    def rows(self,
+        batch:Batch,  # Packed rows of this layer's feature among others
+    ) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
         return {'weight_rd': numbering(batch[self.feature], len(self.weight_rd)).rows}
     def config(self): return dict(type='average', feature=self.feature, rows=len(self.weight_rd), dim=self.dim)
 
@@ -147,7 +149,9 @@ class Combined(Layer):
         averages = [part.as_averages() for part in self.parts]
         if not all(a and len(a.parts) == 1 for a in averages): return None
         return Averages([a.parts[0] for a in averages], self.joined)
-    def rows(self, batch):  # packed rows of the parts' features
+    def rows(self,
+        batch:Batch,  # Packed rows of the parts' features
+    ) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
         return {f'parts.{i}.{name}': ids for i, part in enumerate(self.parts) for name, ids in part.rows(batch).items()}
 
 # %% ../../nbs/10_encoders.layers.ipynb #a8813836
@@ -163,7 +167,10 @@ class Add(Combined):
         self.dim = sizes[0]
 
     def config(self): return dict(type='add', parts=[part.config() for part in self.parts])
-    def forward(self, batch): return sum(part(batch) for part in self.parts)  # of a batch of packed rows
+    def forward(self,
+        batch:Batch,  # Packed rows of the parts' features
+    ) -> Tensor:      # [n, d] one vector a sentence
+        return sum(part(batch) for part in self.parts)
 
 # %% ../../nbs/10_encoders.layers.ipynb #00fda5de
 class Concat(Combined):
@@ -178,6 +185,8 @@ class Concat(Combined):
     @property
     def joined(self): return 'plain' if self.reference else 'concat'
     def config(self): return dict(type='concat', reference=self.reference, parts=[part.config() for part in self.parts])
-    def forward(self, batch):  # packed rows of the parts' features
+    def forward(self,
+        batch:Batch,  # Packed rows of the parts' features
+    ) -> Tensor:      # [n, sum of the parts' d] one vector a sentence
         vectors = [part(batch) for part in self.parts]
         return torch.cat(vectors if self.reference else [F.normalize(v, dim=1) for v in vectors], 1)

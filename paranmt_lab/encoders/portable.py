@@ -290,7 +290,10 @@ class Add(nn.Module):
         self.features = list(dict.fromkeys(f for part in self.parts for f in part.features))
         self.dim = self.parts[0].dim
 
-    def forward(self, batch): return sum(part(batch) for part in self.parts)  # of packed sentences by feature
+    def forward(self,
+        batch:dict[str, Packed], # Packed sentences by feature
+    ) -> Tensor:                 # [n, d] one vector a sentence
+        return sum(part(batch) for part in self.parts)
 
 # %% ../../nbs/13_encoders.portable.ipynb #58e07bef
 class Concat(Add):
@@ -302,7 +305,9 @@ class Concat(Add):
         super().__init__(parts)
         self.reference, self.dim = reference, sum(part.dim for part in self.parts)
 
-    def forward(self, batch):  # packed sentences by feature
+    def forward(self,
+        batch:dict[str, Packed], # Packed sentences by feature
+    ) -> Tensor:                 # [n, sum of the parts' d] one vector a sentence
         vectors = [part(batch) for part in self.parts]
         return torch.cat(vectors if self.reference else [F.normalize(v, dim=1) for v in vectors], 1)
 
@@ -334,7 +339,10 @@ class PortableEncoder(nn.Module):
     def max_seq_length(self): return None  # sentences of any length
     def get_embedding_dimension(self): return self.layer.dim
     def get_sentence_embedding_dimension(self): return self.layer.dim
-    def tokenize(self, texts): return self.preprocess(texts)  # its name before sentence-transformers 5.4
+    def tokenize(self,
+        texts:list[str], # n sentences, any text
+    ) -> dict:           # As `preprocess`, of which this is the name before sentence-transformers 5.4
+        return self.preprocess(texts)
 
     def preprocess(self,
         inputs:list[str],      # n sentences, any text

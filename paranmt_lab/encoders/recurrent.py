@@ -697,7 +697,9 @@ class Lstm(Layer):
 def features(self:Lstm): return [self.feature]
 
 @patch
-def rows(self:Lstm, batch):  # packed rows
+def rows(self:Lstm,
+    batch:Batch,  # Packed rows of this layer's feature among others
+) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
     return {'weight_rd': numbering(batch[self.feature], len(self.weight_rd)).rows}
 
 # %% ../../nbs/10_encoders.recurrent.ipynb #9329392d

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from ..amounts import amount
 from ..corpora import licences
 from ..corpus import PAIRS, Corpus
 from .paranmt import export_tsv, packed
@@ -147,7 +148,7 @@ def dataset_card(
     domains = corpus.query(sql)
     rows = '\n'.join(f'| {_cell(r.domain)} | {r.pairs:,} |' for r in domains.itertuples())
     about = '\n'.join(f'- `{column}`: {_about(column)}' for column in columns)
-    parts = [f'# {corpus.name}', f'{corpus.rows:,} pairs of English sentences that mean the same, or nearly.',
+    parts = [f'# {corpus.name}', f"{amount(corpus.rows, 'pair')} of English sentences that mean the same, or nearly.",
              _translator(corpus), '## Columns', about, '## Domains', f'| domain | pairs |\n|---|---|\n{rows}',
              '## Licence', licences([corpus]) or _NO_LICENCE]
     return '\n\n'.join(filter(None, parts)) + '\n'

@@ -30,7 +30,9 @@ class CharacterColumn(Sequence):
 
     def __len__(self): return len(self.missing)
     def __iter__(self): return map(self.__getitem__, range(len(self)))
-    def __getitem__(self, i):
+    def __getitem__(self,
+        i, # Row of a text, from 0
+    ):     # Its letters; None where there was no text
         if not 0 <= i < len(self): raise IndexError(f'row {i} of {len(self)}')
         if self.missing[i]: return None
         return self.points[self.starts[i] + 1:self.starts[i + 1] - 1].tobytes().decode('utf-32-le', 'surrogatepass')

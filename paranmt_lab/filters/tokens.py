@@ -241,7 +241,10 @@ class TokenColumn(Sequence):
     types: TypeTable     # Numbers of the tokens that are not their own key; columns that are compared share it
 
     def __len__(self): return len(self.missing)
-    def __getitem__(self, i): return next(self._lists([i]))
+    def __getitem__(self,
+        i, # Row of a text, from 0
+    ):     # Its tokens, as strings; None where there was no text
+        return next(self._lists([i]))
     def __iter__(self): return self._lists(range(len(self)))
 
     @property

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..amounts import amount
 from ..corpus import SHARD, Corpus, list_corpora
 from ..jobs.provenance import canonical, provenance
 from ..jobs.workers import locked
@@ -127,8 +128,8 @@ class Saved(NamedTuple):
     ) -> str:     # One sentence
         "The result in words."
         left_out = f'; {self.empty:,} without a word left out' if self.empty else ''
-        if self.added: return f'{self.added:,} pairs added to the corpus {name}{left_out}'
-        return f'The {len(self.ids):,} pairs are in the corpus {name} already{left_out}'
+        if self.added: return f"{amount(self.added, 'pair')} added to the corpus {name}{left_out}"
+        return f"{amount(len(self.ids), 'pair')} already in the corpus {name}{left_out}"
 
 def save_pairs(
     name:str,            # Name of a corpus; new, or made by earlier saves

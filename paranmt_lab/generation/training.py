@@ -166,9 +166,8 @@ reads `{first}` and writes `{second}`.
 
     {command}
 
-- **Data**: {train:,} of {pairs:,} pairs; {held_out:,} pairs are held out and {near:,} more are left out because they \
-repeat one of those.
-- **Work**: {steps:,} steps, {epochs} whole epochs, {processes} process(es), on {device}, products of matrices in \
+- **Data**: {train:,} of {pairs:,} pairs; held out: {held_out:,}; left out because they repeat one of those: {near:,}.
+- **Work**: steps: {steps:,}, whole epochs: {epochs}, processes: {processes}, on {device}, products of matrices in \
 {products}; commit {commit}, {date}.
 - **Licence**: that of the pairs it was trained on; for research, where one of them is for research only.
 

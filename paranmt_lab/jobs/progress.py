@@ -140,7 +140,11 @@ def __enter__(self:Progress):
 
 # %% ../../nbs/04_jobs.progress.ipynb #1596aa00
 @patch
-def __exit__(self:Progress, kind, error, trace):
+def __exit__(self:Progress,
+    kind,  # Class of an error that ended the work, or None
+    error, # That error, or None
+    trace, # Its traceback, or None
+):
     self._draw()
     self.bar.stop()
     if self.printed not in (None, self.done): self._print_line() # a log that has lines has the last one too

@@ -155,7 +155,7 @@ A lexicon of paraphrases: how often two words meet across the sides of pairs of 
 
 - **Data**: {kept:,} of the {read:,} pairs of the corpus {corpus}; {low_score:,} have a score below {least_score} \
 ({score}), {too_long:,} a side of more than {max_tokens} tokens, {one_sided:,} one side only.
-- **Content**: {words:,} words and {pairs:,} pairs of words that meet {least} times or more; no sentences.
+- **Content**: words: {words:,}; pairs of words that meet {least} times or more: {pairs:,}; no sentences.
 - **Use**: `paranmt lexicon look WORD --lexicon {name}`, `lexicon:{name}` by adjusted PMI, `lexicon:{name}:cross` by \
 cross-sentence PMI.
 - **Licence**: {licence}.

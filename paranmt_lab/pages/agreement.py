@@ -12,6 +12,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from ..amounts import amount
 from ..annotation.admission import campaign_state
 from ..annotation.campaigns import SCALES, list_campaigns, read_campaign
 from ..annotation.exports import export
@@ -49,7 +50,7 @@ def progress_line(
     "How far a campaign is, in a line."
     now = progress(log, campaign)
     total = now.done + now.left
-    parts = [f'{now.done:,} of {total:,} answers', f'{now.out:,} with raters']
+    parts = [f"{now.done:,} of {amount(total, 'answer')}", f'{now.out:,} with raters']
     if now.pace: parts.append(f'{now.pace:.1f} s an answer')
     if now.left and now.time_left: parts.append(f"{duration(now.time_left)} of one person's time left")
     return now.done / max(total, 1), ' · '.join(parts)
@@ -62,7 +63,8 @@ def _progress(log, campaign):
     if not now.is_open: text = f'{now.state} · {text}'
     people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
     st.progress(share, text=text)
-    with st.expander(f'Raters: {len(people):,} people, {len(leases):,} pairs reserved', icon=':material/group:'):
+    title = f"Raters: {amount(len(people), 'person', 'people')}, {amount(len(leases), 'pair')} reserved"
+    with st.expander(title, icon=':material/group:'):
         left, right = st.columns(2)
         with left: show_table(people, 'people', printable(people))
         with right: show_table(leases, 'leases', printable(leases))

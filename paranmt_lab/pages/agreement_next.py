@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..annotation.campaigns import LABELS, campaign_items, list_campaigns
 from ..annotation.next_pairs import FITS, family, follow_up, next_pairs, strength_curve
 from ..annotation.store import EventLog
@@ -71,7 +72,7 @@ def _add(url, plan, folder, measure, proposal, who):
     names = list_campaigns(log).campaign.tolist()
     try: name = follow_up(log, plan, names, open_corpus(folder), measure, proposal.pairs, who)
     except (OSError, ValueError) as e: return keep_outcome(problem=escaped(e))
-    keep_outcome(done=f'**{escaped(name)}** has {len(proposal.pairs):,} pairs: choose it on the page Annotate.')
+    keep_outcome(done=f'**{escaped(name)}** has {amount(len(proposal.pairs), "pair")}: choose it on the page Annotate.')
 
 # %% ../../nbs/62_pages.agreement_next.ipynb #74065ded
 _NO_CORPUS = 'This campaign was not drawn from a corpus of this workspace, so there are no further pairs.'
@@ -98,8 +99,9 @@ def _show_curve(proposal, names, measure):
     else:
         chart = curve_band(proposal.curve, label(measure), proposal.rated).properties(height=320)
         with st.container(key='curve'): draw(chart, 'curve_chart')
-    st.caption(f"{len(proposal.rated):,} labelled pairs of {', '.join(map(escaped, names))}. The band is of 95 %; "
-               'the ticks are pairs, above strong ones and below others. Discarded pairs are not on it.')
+    st.caption(f"{amount(len(proposal.rated), 'labelled pair')} of {', '.join(map(escaped, names))}. "
+               'The band is of 95 %; the ticks are pairs, above strong ones and below others. '
+               'Discarded pairs are not on it.')
 
 # %% ../../nbs/62_pages.agreement_next.ipynb #cf8319f0
 def show_next(
@@ -119,7 +121,8 @@ def show_next(
     if proposal is None: return
     keep_outcome()
     _show_curve(proposal, names, measure)
-    st.button(f'Add {len(proposal.pairs):,} pairs as a new campaign', key='add', icon=':material/add:', type='primary',
+    title = f"Add {amount(len(proposal.pairs), 'pair')} as a new campaign"
+    st.button(title, key='add', icon=':material/add:', type='primary',
               disabled=not len(proposal.pairs) or not subject.who, on_click=_add,
               args=(subject.url, subject.plan, str(folder), measure, proposal, subject.who))
     show_table(proposal.bins[proposal.bins['add'] > 0], 'plan')

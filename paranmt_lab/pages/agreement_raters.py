@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..annotation.gold import gold_agreement, gold_answers
 from ..annotation.raters import bias, confusion, consistency, drift
 from ..charts.annotation import bias_dots, confusion_square, drift_lines
@@ -114,9 +115,9 @@ def _confusion(subject, names):
     matrix = counts.rename_axis(index=legible(counts.index.name), columns=legible(counts.columns.name))
     with st.container(key='confusion'): draw(confusion_square(matrix), 'confusion_chart')
     total, same = int(counts.to_numpy().sum()), int(np.trace(counts.to_numpy()))
-    if two: text = f'{total:,} items that both have rated, each counted once; {same:,} with equal labels.'
-    else: text = (f'{total:,} pairs of ratings of the same item, each counted once: row and column are its lower and '
-                  f'its higher label. {same:,} have equal labels.')
+    if two: text = f"{amount(total, 'item')} that both have rated, each counted once; {same:,} with equal labels."
+    else: text = (f'{amount(total, "pair of ratings", "pairs of ratings")} of the same item, each counted once: '
+                  f'row and column are its lower and its higher label. {same:,} have equal labels.')
     st.caption(text)
 
 # %% ../../nbs/62_pages.agreement_raters.ipynb #3aa787c7

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..annotation.campaigns import LABELS, Campaign, campaign_strata, read_campaign
 from ..annotation.store import EventLog
 from ..annotation.table3 import BASES, PAPER_3_LABELS, labels_of, strong_pairs, table3, wilson
@@ -102,6 +103,6 @@ def show_table3(
     with right.container(key='shares'): draw(chart.properties(height=220), 'shares_chart')
     pair_table(table, 'table3', f'{plan.name}-table3')
     n_decisions = int(labels.adjudicated.ne('').sum())
-    st.caption(f'One label for each item: the decision if there is one ({n_decisions:,} items), else the median of its '
-               f'labels, rounded down. An item that at least half of its raters discarded has none. '
+    st.caption(f"One label for each item: the decision if there is one ({amount(n_decisions, 'item')}), else the "
+               f'median of its labels, rounded down. An item that at least half of its raters discarded has none. '
                f"Shares of 3 are of {BASES[of]}, with Wilson's intervals.")

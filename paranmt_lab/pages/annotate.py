@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import streamlit as st
 
+from ..amounts import amount
 from paranmt_lab.annotation.admission import (
     STATES,
     campaign_state,
@@ -95,7 +96,8 @@ def _own_answers(desk):
     with st.container(key='own_answers'):
         show_table(view, key, column_config=columns_of(rows), placeholder='', selection_mode='single-row',
                    on_select=lambda: _go_back(desk, key, rows.number.tolist()))
-    st.caption(f'{len(rows):,} of {len(answers):,} answers, the latest first. Choose a row to go back to its pair.')
+    st.caption(f'{len(rows):,} of {amount(len(answers), "answer")}, the latest first. '
+               'Choose a row to go back to its pair.')
 
 # %% ../../nbs/62_pages.annotate.ipynb #0382a0d5
 @st.fragment
@@ -294,7 +296,7 @@ def _new_campaign(s, log, who):
         if problem: st.error(problem, icon=':material/block:')
         if table is None: return
         show_table(table, 'drawn_strata')
-        st.success(f'**{escaped(campaign)}** has {int(table.drawn.sum()):,} pairs. Choose it on the left.')
+        st.success(f"**{escaped(campaign)}** has {amount(int(table.drawn.sum()), 'pair')}. Choose it on the left.")
 
 # %% ../../nbs/62_pages.annotate.ipynb #31f0b6ac
 HOW = '''

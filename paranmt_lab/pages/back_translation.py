@@ -13,6 +13,7 @@ import time
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.hypotheses import MARKS, hypothesis_bars
 from ..corpus import Corpus, list_corpora
 from ..jobs.progress import duration
@@ -223,7 +224,7 @@ def _lists(corpus, s):
     if not len(rows):
         return st.info('No sentence has these words.' if words else 'No pair has been written yet.',
                        icon=':material/search_off:')
-    count = f'The first {MOST} sentences' if seed is None and len(rows) == MOST else f'{len(rows):,} sentences'
+    count = f'The first {MOST} sentences' if seed is None and len(rows) == MOST else amount(len(rows), 'sentence')
     st.caption(count + (f', drawn with seed {seed}' if seed is not None else ''))
     ids = rows.pair_id.tolist()
     pair = in_address('pair', None, number('pair', 0))
@@ -257,7 +258,8 @@ def parts_line(
     "How many parts are finished."
     if not total: return 'The sources are not numbered yet; parts follow.'
     every = -(-total // size)
-    return f'**{len(parts):,} of {every:,} parts** are finished: {parts.sources.sum():,} of {total:,} sources.'
+    sources = f'{parts.sources.sum():,} of {amount(total, "source")}'
+    return f'Finished: **{len(parts):,} of {amount(every, "part")}**, {sources}.'
 
 def _choose_part(parts):
     "The part that is shown: a number, or the newest one."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SCALES', 'LONG', 'CONDITION', 'MOST_PAIRS', 'open_log_if_there', 'pair_labels', 'campaigns_of', 'people',
            'training_outcomes', 'trainings', 'planned_campaign', 'send_pairs', 'select_command', 'campaign_command',
-           'from_file', 'pairs_condition', 'report', 'save_or_send', 'pairs_file']
+           'from_file', 'pairs_condition', 'pairs_file', 'report', 'save_or_send']
 
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #411a8542
 import math
@@ -15,6 +15,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..annotation.campaigns import Campaign, create_campaign, list_campaigns
 from ..annotation.store import EventLog, server_url, sqlite_path
 from ..annotation.table3 import labels_of
@@ -63,7 +64,8 @@ SCALES = {'strength': 'strong pairs (strength 3)', 'fluency': 'fluent translatio
 def _headline(place, row, title):
     "The share of the kept side in the page's first line."
     if math.isnan(row.share): return place.metric(f'Rated: {title}', 'not available')
-    place.metric(f'Rated: {title}', f'{row.share:.0%}', f'{row.low:.0%} to {row.high:.0%}, {row.rated} rated pairs',
+    interval = f"{row.low:.0%} to {row.high:.0%}, {amount(row.rated, 'rated pair')}"
+    place.metric(f'Rated: {title}', f'{row.share:.0%}', interval,
                  delta_color='off', delta_arrow='off')
 
 @page_part
@@ -145,7 +147,7 @@ def _save(corpus, ranges, name, reason, where):
     try:
         record = select(corpus, Selection(safe_name(name, 'selection'), ranges=tuple(ranges), where=where,
                                           reason=reason))
-        st.session_state['done'] = f"Selection **{escaped(name)}** keeps {record['pairs']:,} pairs.", ''
+        st.session_state['done'] = f"Selection **{escaped(name)}** keeps {amount(record['pairs'], 'pair')}.", ''
     except (OSError, ValueError) as e: st.session_state['done'] = '', str(e)
 
 def planned_campaign(
@@ -176,7 +178,7 @@ def send_pairs(
     try:
         plan = planned_campaign(safe_name(name, 'campaign'), corpus, ranges, sides_of, n, where)
         table = create_campaign(open_log(settings().annotations), plan, settings())
-        st.session_state['done'] = f'Campaign **{escaped(name)}** has {int(table.drawn.sum()):,} pairs.', ''
+        st.session_state['done'] = f"Campaign **{escaped(name)}** has {amount(int(table.drawn.sum()), 'pair')}.", ''
     except (OSError, ValueError) as e: st.session_state['done'] = '', str(e)
 
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #6403a713
@@ -219,57 +221,7 @@ def pairs_condition(
     return f"pair_id IN ({', '.join(str(int(id)) for id in sorted(ids))})"
 
 # %% ../../nbs/62_pages.filters_outcomes.ipynb #c1ec5822
-def report():
-    "Tell the result of a form, once."
-    message, problem = st.session_state.pop('done', ('', ''))
-    if message: st.success(message)
-    if problem: st.error(escaped(problem), icon=':material/block:')
-
-@page_part
-def save_or_send(
-    corpus,      # The corpus
-    ranges,      # Ranges at edges
-    pairs:int,   # Pairs that the ranges keep
-    where:str='', # Further SQL condition on a pair
-):
-    "Two forms: a selection and a campaign."
-    left, right = st.columns(2, gap='large')
-    with left, st.form('save', border=True):
-        st.markdown(f'**Save as a selection** ({pairs:,} pairs)')
-        name, reason = st.text_input('Name', key='selection_name'), st.text_input('Reason', key='selection_reason')
-        if st.form_submit_button('Save', icon=':material/save:'): _save(corpus, ranges, name, reason, where)
-        command = select_command(corpus.name, ranges, where, name, reason)
-        st.code(from_file(command, where), language='bash', wrap_lines=True)
-    with right, st.form('send', border=True):
-        st.markdown('**Send to a campaign**')
-        title = st.text_input('Name', key='campaign_name')
-        sides_of = st.selectbox('Pairs', ['', *(r.measure for r in ranges)], key='campaign_pairs',
-                                format_func=lambda m: f'both sides of {label(m)}' if m else 'kept pairs')
-        n = st.number_input('Pairs of each stratum', 1, 100_000, 50, key='campaign_size')
-        if st.form_submit_button('Draw', icon=':material/casino:'):
-            send_pairs(corpus.name, ranges, title, sides_of, int(n), where)
-        plan = planned_campaign(title or 'NAME', corpus.name, ranges, sides_of, int(n), where)
-        st.code(from_file(campaign_command(plan), plan.where), language='bash', wrap_lines=True)
-    if len(where) > LONG:
-        st.download_button(f'{CONDITION}, which both commands read', where, CONDITION, 'text/plain',
-                           key='condition_save', on_click='ignore', icon=':material/download:', type='tertiary')
-    _download(corpus, ranges, pairs, where)
-    report()
-
 MOST_PAIRS = 200_000 # Pairs that a browser is sent
-
-def _download(corpus, ranges, pairs, where):
-    "All pairs as a file, and the commands that write a file of any size."
-    name = st.session_state.get('selection_name') or 'NAME'
-    if pairs <= MOST_PAIRS:
-        st.download_button(f'Download all {pairs:,} pairs (Parquet)', partial(pairs_file, corpus, ranges, where),
-                           f'{corpus.name}.parquet', 'application/vnd.apache.parquet', key='download_pairs',
-                           on_click='ignore', icon=':material/download:', type='tertiary')
-    else: st.caption(f'{pairs:,} pairs are more than a browser should be sent, {MOST_PAIRS:,} at most; a file of any '
-                     'size is written by these commands:')
-    export = shlex.join(['paranmt', 'corpus', 'export', corpus.name, f'{name}.parquet', '--selection', name])
-    st.code(from_file(select_command(corpus.name, ranges, where, name), where) + '\n' + export, language='bash',
-            wrap_lines=True)
 
 def pairs_file(
     corpus,      # The corpus
@@ -279,3 +231,63 @@ def pairs_file(
     "All columns and measures of the pairs that ranges and a condition keep."
     parts = [*map(range_condition, ranges), *[f'({where})'] * bool(where)]
     return parquet_bytes(corpus.frame(where=' AND '.join(parts)))
+
+def _download(corpus, ranges, pairs, where):
+    "All pairs as a file, and the commands that write a file of any size."
+    name = st.session_state.get('selection_name') or 'NAME'
+    if pairs <= MOST_PAIRS:
+        st.download_button(f"Download {amount(pairs, 'pair')} (Parquet)", partial(pairs_file, corpus, ranges, where),
+                           f'{corpus.name}.parquet', 'application/vnd.apache.parquet', key='download_pairs',
+                           on_click='ignore', icon=':material/download:', type='tertiary')
+    else: st.caption(f'{pairs:,} pairs are more than a browser should be sent, {MOST_PAIRS:,} at most; a file of any '
+                     'size is written by these commands:')
+    export = shlex.join(['paranmt', 'corpus', 'export', corpus.name, f'{name}.parquet', '--selection', name])
+    st.code(from_file(select_command(corpus.name, ranges, where, name), where) + '\n' + export, language='bash',
+            wrap_lines=True)
+
+# %% ../../nbs/62_pages.filters_outcomes.ipynb #c1ec5823
+def report():
+    "Tell the result of a form, once."
+    message, problem = st.session_state.pop('done', ('', ''))
+    if message: st.success(message)
+    if problem: st.error(escaped(problem), icon=':material/block:')
+
+def _selection_form(corpus, ranges, pairs, where):
+    "A form that saves ranges as a selection, and its command."
+    with st.form('save', border=True):
+        st.markdown(f"**Save as a selection** ({amount(pairs, 'pair')})")
+        name, reason = st.text_input('Name', key='selection_name'), st.text_input('Reason', key='selection_reason')
+        if st.form_submit_button('Save', icon=':material/save:'): _save(corpus, ranges, name, reason, where)
+        command = select_command(corpus.name, ranges, where, name, reason)
+        st.code(from_file(command, where), language='bash', wrap_lines=True)
+
+def _campaign_form(corpus, ranges, where):
+    "A form that draws a campaign, and its command."
+    with st.form('send', border=True):
+        st.markdown('**Send to a campaign**')
+        title = st.text_input('Name', key='campaign_name')
+        sides_of = st.selectbox('Pairs', ['', *(r.measure for r in ranges)], key='campaign_pairs',
+                                format_func=lambda m: f'both sides of {label(m)}' if m else 'kept pairs')
+        n = st.number_input('Pairs of each stratum', 1, 100_000, 50, key='campaign_size')
+        if st.form_submit_button('Draw', icon=':material/casino:'):
+            send_pairs(corpus.name, ranges, title, sides_of, int(n), where)
+        plan = planned_campaign(title or 'NAME', corpus.name, ranges, sides_of, int(n), where)
+        st.code(from_file(campaign_command(plan), plan.where), language='bash', wrap_lines=True)
+
+# %% ../../nbs/62_pages.filters_outcomes.ipynb #c1ec5824
+@page_part
+def save_or_send(
+    corpus,      # The corpus
+    ranges,      # Ranges at edges
+    pairs:int,   # Pairs that the ranges keep
+    where:str='', # Further SQL condition on a pair
+):
+    "Two forms, a selection and a campaign, and the pairs as a file."
+    left, right = st.columns(2, gap='large')
+    with left: _selection_form(corpus, ranges, pairs, where)
+    with right: _campaign_form(corpus, ranges, where)
+    if len(where) > LONG:
+        st.download_button(f'{CONDITION}, which both commands read', where, CONDITION, 'text/plain',
+                           key='condition_save', on_click='ignore', icon=':material/download:', type='tertiary')
+    _download(corpus, ranges, pairs, where)
+    report()

@@ -12,6 +12,7 @@ import difflib
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.generation import attention_chart
 from ..generation.request import Request, pair_ids, paraphrases, request_command, save_pairs
 from ..generation.templates import check_template
@@ -200,7 +201,7 @@ def save_or_send_pairs(
     except (OSError, ValueError) as e: return st.error(escaped(str(e)), icon=':material/block:')
     save, (left, right) = request_command(request, name), st.columns(2, gap='large')
     with left, st.form('save_pairs', border=True):
-        st.markdown(f'**Save as pairs** ({len(ids)} pairs)')
+        st.markdown(f"**Save as pairs** ({amount(len(ids), 'pair')})")
         if st.form_submit_button('Save', icon=':material/save:'): _save(name, request, engine, rows, s)
         st.code(save, language='bash', wrap_lines=True)
     with right, st.form('send_pairs', border=True):

@@ -12,6 +12,7 @@ import shlex
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.lexicon import simlex_scatter
 from ..corpus import Corpus, list_corpora
 from ..evaluation.simlex import SIMLEX, read_simlex, spearman
@@ -91,8 +92,8 @@ def _examples(lexicon, word, others, s):
     if corpus is None:
         return st.caption(f"The corpus {escaped(lexicon.facts['request']['corpus'])} is no longer in this workspace.")
     rows = meetings(corpus, word, other)
-    st.caption(f'The first {len(rows)} pairs of {escaped(corpus.name)}, one for each reference; also pairs that the '
-               'lexicon left out for their score or length.')
+    st.caption(f'{amount(len(rows), "pair")} of {escaped(corpus.name)}, the first of them, one for each reference; '
+               'also pairs that the lexicon left out for their score or length.')
     for row in rows.itertuples():
         left, right = st.columns(2, gap='medium')
         for place, text in ((left, row.reference), (right, row.translation)):

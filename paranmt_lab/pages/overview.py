@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.lineage import lineage_chart
 from ..charts.training import training_curve
 from ..corpus import Corpus, list_corpora
@@ -250,7 +251,7 @@ def _measure_tab(corpus):
 def _selection(corpus, name):
     st.markdown(f'**{escaped(name)}**')
     record = read_selection(corpus, name)
-    st.markdown(f"{record['pairs']:,} pairs. {escaped(record['reason'])}")
+    st.markdown(f"{amount(record['pairs'], 'pair')}. {escaped(record['reason'])}")
     show_table(_plain(pd.DataFrame(record['steps'])[['step', 'pairs']]), f'steps_{name}')
 
 # %% ../../nbs/62_pages.overview.ipynb #a8e4e359
@@ -263,7 +264,7 @@ def _selection_tab(corpus):
 def _reject_tab(corpus):
     rejects = corpus.rejects()
     first = ' The first 1,000:' if len(rejects) > 1000 else ''
-    st.caption(f'{len(rejects):,} lines could not be used; they are kept with file, line and reason.{first}')
+    st.caption(f"{amount(len(rejects), 'unusable line')}, kept with file, line and reason.{first}")
     view = rejects.head(1000).map(lambda v: legible(v, 200) if isinstance(v, str) else v)
     if len(rejects): show_table(rejects, 'rejects', view)
 

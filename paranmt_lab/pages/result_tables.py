@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.results import difference_dots, result_bars
 from ..evaluation.comparison import THREE_YEARS, chart_names, compare_results, differences_from, side_by_side
 from ..evaluation.pending import figure_gaps
@@ -227,7 +228,7 @@ def show_gaps(
     "Commands for the figures that are not available."
     gaps = figure_gaps(results, s)
     if not gaps: return
-    title = f"Commands for {len(gaps)} {'task' if len(gaps) == 1 else 'tasks'} without all figures"
+    title = f"Commands for {amount(len(gaps), 'task')} without all figures"
     with st.expander(title, icon=':material/terminal:', key='gaps'):
         for gap in gaps:
             st.markdown(f"**{gap.task}**, {', '.join(map(escaped, gap.systems))}: {escaped(gap.why)}")

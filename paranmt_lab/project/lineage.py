@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..amounts import amount
 from ..corpus import Corpus, list_corpora
 from ..jobs.progress import PLACES, RESUMABLE, describe_progress, read_progress, resume_command
 from ..jobs.run import Run, list_runs
@@ -55,7 +56,7 @@ def _of_corpus(corpus, stage, facts) -> Iterator[tuple[Thing, list[str]]]:
     for name in _engines_of(facts):
         yield _thing('engine', name), []
         made_of.append(f'engine:{name}')
-    yield _thing('corpus', corpus.name, f'{corpus.rows:,} pairs'), made_of
+    yield _thing('corpus', corpus.name, amount(corpus.rows, 'pair')), made_of
     own = f'corpus:{corpus.name}'
     for model, measures in _measure_groups(corpus).items():
         key, title = f'{corpus.name}@{model}', f'by {model}' if model else f'{len(measures)} without a model'
@@ -64,7 +65,7 @@ def _of_corpus(corpus, stage, facts) -> Iterator[tuple[Thing, list[str]]]:
         record = read_selection(corpus, name)
         models = {str(r[0]).partition('@')[2] for r in record['selection'].get('ranges', ())}
         groups = [f'measures:{corpus.name}@{model}' for model in sorted(models)]
-        yield _thing('selection', name, f"{record['pairs']:,} pairs", f'{corpus.name}/{name}'), groups or [own]
+        yield _thing('selection', name, amount(record['pairs'], 'pair'), f'{corpus.name}/{name}'), groups or [own]
 
 # %% ../../nbs/46_project.lineage.ipynb #1c9fff78
 def models_of(
@@ -101,7 +102,8 @@ def _of_campaigns(s):
     states = campaign_states(log)
     for row in list_campaigns(log).itertuples():
         state = states.get(row.campaign, STATES[0])
-        text = f'{row.items:,} pairs' if state == STATES[0] else f'{row.items:,} pairs, {state}'
+        pairs = amount(row.items, 'pair')
+        text = pairs if state == STATES[0] else f'{pairs}, {state}'
         yield _thing('campaign', row.campaign, text), [f'corpus:{row.corpus}'] if row.corpus else []
 
 # %% ../../nbs/46_project.lineage.ipynb #aa5fb829

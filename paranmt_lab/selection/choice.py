@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
+from ..amounts import amount
 from ..corpus import PAIRS, Corpus
 from paranmt_lab.selection.conditions import (
     Range,
@@ -121,8 +122,8 @@ def in_full(
 # %% ../../nbs/33_selection.choice.ipynb #7f084496
 def _length_steps(corpus, choice):
     least, most = choice.min_length, choice.max_length
-    if least: yield f'both sides at least {least} tokens', length_condition(corpus, least=least)
-    if most: yield f'both sides at most {most} tokens', length_condition(corpus, most=most)
+    if least: yield f"both sides at least {amount(least, 'token')}", length_condition(corpus, least=least)
+    if most: yield f"both sides at most {amount(most, 'token')}", length_condition(corpus, most=most)
     if ratio := choice.min_ratio: yield f'length ratio at least {ratio}', ratio_condition(corpus, ratio)
 
 # %% ../../nbs/33_selection.choice.ipynb #579534ff

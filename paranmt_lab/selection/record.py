@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ..amounts import amount
 from ..corpus import SHARD, Corpus, quoted, smallest
 from ..jobs.provenance import provenance
 from .choice import Selection, all_of, in_full, lacks_translations, narrowings, steps
@@ -55,7 +56,7 @@ def _quota_notes(corpus, con, choice, left):
     sql = f'SELECT corpus, count(*) FROM numbers WHERE {left} GROUP BY corpus ORDER BY corpus'
     pairs, quotas = dict(con.execute(sql).fetchall()), dict(choice.quotas)
     limits = {domain: quotas.get(domain, choice.per_domain) for domain in {**pairs, **quotas}}
-    return [f'domain {domain} gives {pairs.get(domain, 0):,} pairs of {n:,}, which is all that is left of it'
+    return [f"domain {domain} gives {amount(pairs.get(domain, 0), 'pair')} of {n:,}, which is all that is left of it"
             for domain, n in limits.items() if pairs.get(domain, 0) < n]
 
 # %% ../../nbs/33_selection.record.ipynb #2dfb6022
@@ -63,7 +64,7 @@ def _lower_end_notes(corpus, choice):
     "Sentences about half-open ranges whose lower end is some pairs' value."
     half_open = [r for r in choice.ranges if r.low is not None and not r.closed]
     counts = [corpus.count(where=range_condition(r._replace(high=r.low, closed=True))) for r in half_open]
-    return [f'the range {r} leaves out {n:,} pairs whose value is exactly {r.low}; '
+    return [f"the range {r} leaves out {amount(n, 'pair')} whose value is exactly {r.low}; "
             f"'{r._replace(closed=True)}' keeps them"
             for r, n in zip(half_open, counts) if n]
 

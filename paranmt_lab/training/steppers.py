@@ -99,7 +99,11 @@ class AutogradStepper:
         if all(widths): self.threads = in_jobs  # averages use OpenMP's threads
         if any(widths): self.piece = min(max(TIME_STEP // max(widths), PIECE), 4 * PIECE)
 
-    def steps(self, mega, negatives): # of n pairs, and the numbers of their negatives (2, n)
+    def steps(
+        self,
+        mega: MegaBatch, # n pairs
+        negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
+    ) -> Iterator[Step]: # The metrics of each mini-batch
         "One optimizer step for each mini-batch."
         for pairs in batches_of(np.arange(len(mega)), self.batch):
             with self.threads(): step = self.step(mega, pairs, negatives)
@@ -209,12 +213,19 @@ class CompiledStepper:
         self.kernels = AverageStep(self.optimizer, features, averages.joined, config.margin, config.sides,
                                    config.teacher_weight, config.teacher_scale)
 
-    def encode(self, mega): # of n pairs
-        "(n, 2, d) vectors with the present weights."
+    def encode(
+        self,
+        mega: MegaBatch, # n pairs
+    ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension
+        "Vectors with the present weights."
         vectors = self.paced('encode', len(mega), partial(self.kernels.encode, mega.packs))
         return torch.from_numpy(vectors).view(len(mega), 2, -1)
 
-    def steps(self, mega, negatives): # of n pairs, and the numbers of their negatives (2, n)
+    def steps(
+        self,
+        mega: MegaBatch, # n pairs
+        negatives: np.ndarray, # (2, n) sentence numbers of the negatives of first and of second sides, -1 for none
+    ) -> Iterator[Step]: # The metrics of each mini-batch
         "One optimizer step for each mini-batch."
         for pairs in batches_of(np.arange(len(mega)), self.batch):
             yield self.paced('step', len(pairs),
@@ -259,8 +270,11 @@ class ResidentStepper:
         self.optimizer = DenseAdam(dict(layer.named_parameters()), rates, decay=config.decay)
         self.optimizer.adam = self.resident.adam
 
-    def encode(self, mega): # of n pairs
-        "(n, 2, d) vectors with the present weights, on the device."
+    def encode(
+        self,
+        mega: MegaBatch, # n pairs
+    ) -> Tensor: # (n, 2, d) vectors: pair, side, dimension, on the device
+        "Vectors with the present weights."
         return encode_resident(self.resident, _sentences(mega).ravel(), PIECE).view(len(mega), 2, -1)
 
 def _sentences(mega): return 2 * mega.rows[:, None] + [0, 1]

@@ -34,26 +34,18 @@ class NmtConfig:
     max_words: int = number(45, 1, 1000)           # Longer pairs are left out (either side)
     steps: int = number(12_000, 1, _WHOLE)         # Optimiser steps
     learning_rate: float = number(1e-3, 1e-9, 1)   # At the top of the schedule
-    # Steps to the top; 0: the rate begins there, and stays until it falls at the end
-    warmup: int = number(1_000, 0, _WHOLE)
-    # Share of the steps, the last ones, over which the rate falls towards zero
-    cooldown: float = number(.15, 0, 1)
-    # Steps over which the longer pairs come in; 0 takes all from the start
-    short_first: int = number(2_500, 0, _WHOLE)
+    warmup: int = number(1_000, 0, _WHOLE)         # Steps to the top; 0: the rate begins there, and falls at the end
+    cooldown: float = number(.15, 0, 1)            # Share of the steps, the last ones, with a falling rate
+    short_first: int = number(2_500, 0, _WHOLE)    # Steps over which longer pairs come in; 0: all from the start
     clip: float = number(1., 1e-9, 1e9)            # Largest norm of the gradient
-    # Decay of the moving average of the weights, which is what is kept
-    average: float = number(.999, 0, .99999)
+    average: float = number(.999, 0, .99999)       # Decay of the moving average of the weights, which is kept
     development: int = number(200, 0, 1000)        # Held-out pairs whose BLEU (greedy) is looked at; 0: none
-    # Looks without a better BLEU before the training ends, its best weights kept; 0: all steps, the last weights
-    patience: int = number(0, 0, 10**6)
+    patience: int = number(0, 0, 10**6)            # Looks without a better BLEU until it ends with its best; 0: never
     # Domain to number of distinct sources kept out (-1: all); where none is named, a twentieth of all, at most 1,000
     held_out: dict = field(default_factory=dict)
-    # Domain to times a pair is seen in an epoch (default 1; 0 leaves it out)
-    weights: dict = field(default_factory=dict)
-    # Steps between two looks at the held-out loss and BLEU; 0: only at the end
-    evaluate_every: int = number(500, 0, _WHOLE)
-    # Steps between two checkpoints; 0: only at the end, and when it is stopped
-    checkpoint_every: int = number(250, 0, _WHOLE)
+    weights: dict = field(default_factory=dict)    # Domain to times a pair is seen in an epoch (default 1; 0: never)
+    evaluate_every: int = number(500, 0, _WHOLE)   # Steps between two looks at held-out pairs; 0: only at the end
+    checkpoint_every: int = number(250, 0, _WHOLE) # Steps between two checkpoints; 0: only at the end or a stop
     bf16: bool = True                              # Matrix products in bfloat16, where the hardware multiplies in it
     seed: int = number(0, 0, 2**32 - 1)            # Of everything random
     first: str = 'source'                          # Column that is read: `source`, or one of English sentences

@@ -204,6 +204,7 @@ def _must_learn(division, config):
         raise ValueError(f"nothing is left to measure: each of the {c['held_out']} held-out pairs is {unfit}; "
                          'hold out more, or name another domain')
 
+# %% ../../nbs/21_translate.data.ipynb #c4d31f02
 def _usable(pairs, max_words):
     words = [pairs[side].str.count(r'\S+') for side in ('source', 'reference')]
     return words[0].between(1, max_words) & words[1].between(1, max_words)
@@ -220,6 +221,7 @@ def named_sides(
     columns = ['corpus', *config.more_columns]
     return pairs[[*sides, *columns]].set_axis(['source', 'reference', *columns], axis=1)
 
+# %% ../../nbs/21_translate.data.ipynb #c4d31f04
 def divide(
     config:NmtConfig,   # Config of a training
     pairs:pd.DataFrame, # Pairs with its two columns and `corpus`

@@ -465,9 +465,9 @@ example paraphrases of ParaNMT Lab; for a corpus that matters, take a larger mod
 
     {command}
 
-- **Data**: {train:,} of {pairs:,} sentence pairs; {held_out:,} pairs are held out and {near:,} more are left out \
-because they repeat one of those.
-- **Work**: {steps:,} steps, {epochs} whole epochs, {processes} process(es), {hours:.2f} hours on {device}, \
+- **Data**: {train:,} of {pairs:,} sentence pairs; held out: {held_out:,}; left out because they repeat one of \
+those: {near:,}.
+- **Work**: steps: {steps:,}, whole epochs: {epochs}, processes: {processes}, {hours:.2f} hours on {device}, \
 products of matrices in {products}; commit {commit}, {date}.
 - **Check**: Transformers and CTranslate2, both in float32, give the same translation of {same:.1%} \
 of a sample of held-out sentences.
