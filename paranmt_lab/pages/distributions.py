@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from ..amounts import amount
 from paranmt_lab.browsing.distributions import (
     COLUMNS,
     PairFilter,
@@ -156,7 +157,7 @@ def show_kept(
         return
     blank = f', {same.undefined:,} with a blank side left out' if same.undefined else ''
     of = same.pairs - same.undefined
-    share = f'{same.share:.2%} of {of:,} pairs{blank}' if of else None
+    share = f'{same.share:.2%} of {amount(of, "pair")}{blank}' if of else None
     right.metric('Identical pairs', f'{same.identical:,}', share, help=about, **quiet)
     right.button('Read them', key='read_identical', icon=':material/menu_book:', type='tertiary',
                  disabled=not same.identical, on_click=_read_identical)
@@ -225,7 +226,8 @@ def _density(here, x, y, pairs):
     draw(chart.properties(height=420), 'density', on_select=lambda: _box_made((x, y), bins))
     lost = cells.attrs['no_value']
     lack = f' {lost:,} pairs lack a value of one of them and are in no cell.' if lost else ''
-    st.caption(f"{cells.attrs['in_cells']:,} pairs. The outermost cells hold the pairs beyond them.{lack} Drag a "
+    count = amount(cells.attrs['in_cells'], 'pair')
+    st.caption(f'{count}. The outermost cells hold the pairs beyond them.{lack} Drag a '
                'rectangle to keep its pairs on the whole page, as two ranges in the sidebar; click beside it to take '
                'them off.')
 
@@ -240,7 +242,7 @@ def _group_spreads(folder, state, measure, column, pairs):
 def _panel_title(name, own):
     "Title of a group's panel: its name, its pairs and its median."
     middle = 'no value' if own.median is None else f'median {own.median:.3g}'
-    return f'{name[:24]}: {own.pairs - own.no_value:,} pairs, {middle}'
+    return f'{name[:24]}: {amount(own.pairs - own.no_value, "pair")}, {middle}'
 
 # %% ../../nbs/62_pages.distributions.ipynb #aedddbb3
 def _groups(corpus, here, measure, pairs):

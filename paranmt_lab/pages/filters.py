@@ -9,6 +9,7 @@ __all__ = ['MOST', 'HOW', 'moved_ranges', 'page']
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.filters import domain_shares, filter_histogram
 from ..filters.crossfilter import code_range, window_beside
 from ..filters.scoring import score_columns
@@ -139,7 +140,7 @@ def _examples(filters, corpus, ranges, counts):
     seed = right.number_input('Seed', 0, key='seed')
     with end: view = choose_view()
     bounds = next(r for r in ranges if r.measure == measure)
-    st.markdown(f'**Removed by {escaped(label(measure))} alone**: {counts.alone[measure]:,} pairs')
+    st.markdown(f'**Removed by {escaped(label(measure))} alone**: {amount(counts.alone[measure], "pair")}')
     sample = filters.sample(ranges, int(n), int(seed), removed_by=measure)
     show_pairs(_rows(filters, corpus, measure, sample), 'removed', f'{corpus.name}-removed', view)
     for name, value in dict(lower=bounds.low, upper=bounds.high).items():

@@ -30,6 +30,7 @@ from streamlit.logger import get_logger
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 
+from ..amounts import amount
 from ..annotation.exports import guarded
 from ..browsing.index import Browsing
 from ..charts.saving import can_draw, chart_frames, chart_picture
@@ -366,7 +367,9 @@ def source_line(
 ) -> str:                    # Markdown
     "One line that says where the figures of a page come from."
     parts = {}
-    if corpus is not None: parts |= {'corpus': f'{corpus.name}, {corpus.rows:,} pairs, state {corpus_state(corpus)}'}
+    if corpus is not None:
+        pairs = amount(corpus.rows, 'pair')
+        parts['corpus'] = f'{corpus.name}, {pairs}, state {corpus_state(corpus)}'
     history = [('run', f"{run.name}, config {fingerprint(run.config)}, commit {run.origin()['commit']}")
                for run in runs]
     line = [*parts.items(), *history, *facts.items(), ('app', f'commit {_commit()}')]
@@ -599,8 +602,8 @@ def save_rows(
     "Buttons that save exactly these rows."
     with st.container(horizontal=True, key=f'{key}_formats'):
         rest = dict(on_click='ignore', icon=':material/download:', type='tertiary')
-        st.download_button(f'Save {len(frame):,} rows (TSV)', tsv(frame), f'{name}.tsv', 'text/tab-separated-values',
-                           key=f'{key}_save', **rest)
+        title = f"Save {amount(len(frame), 'row')} (TSV)"
+        st.download_button(title, tsv(frame), f'{name}.tsv', 'text/tab-separated-values', key=f'{key}_save', **rest)
         for kind, (make, mime) in _table_files(frame).items():
             st.download_button(kind, make, f'{name}.{kind.lower()}', mime, key=f'{key}_{kind.lower()}', **rest)
         _menu(key, dict, _book()['made'], 'See the command')

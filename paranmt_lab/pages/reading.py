@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..browsing.distributions import EVERY, PairFilter
 from ..browsing.index import Browsing
 from ..corpus import Corpus
@@ -98,7 +99,8 @@ def _search(folder, state, *of): return Search(open_corpus(folder), *of)
 def _searching(search, count):
     "How far a search is; the page is drawn again when it has found more or has ended."
     if search.ended.is_set() or len(search.ids) > count: st.rerun()
-    st.caption(f':material/hourglass: {search.share:.0%} of the corpus searched, {count:,} pairs found so far …')
+    pairs = amount(count, 'pair')
+    st.caption(f':material/hourglass: {search.share:.0%} of the corpus searched, {pairs} found so far …')
 
 def search_ids(
     corpus:Browsing, # A corpus
@@ -183,7 +185,7 @@ def _one_pair(corpus, pair):
 def _pinned(corpus):
     "The pinned pairs."
     pins = st.session_state['pin']
-    with st.expander(f'{len(pins):,} pinned pairs', icon=':material/keep:'):
+    with st.expander(amount(len(pins), 'pinned pair'), icon=':material/keep:'):
         columns = ['reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id']
         show_pairs(corpus.pairs_by_id(pins, columns), 'pinned', f'{corpus.name}-pinned')
         st.button('Unpin all', key='unpin', on_click=lambda: st.session_state.update(pin=()))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.evaluation import grade_chart
 from ..evaluation.graded import correlate
 from ..evaluation.pairs import grade_errors, set_names
@@ -67,7 +68,7 @@ def show_grades(
     agreement = correlate(errors.grade, errors.similarity)
     figures = ' · '.join(f'{title} **{100 * agreement[key]:.1f}**' for key, title in
                          (('pearson', 'Pearson'), ('spearman', 'Spearman')))
-    st.caption(f'{len(errors):,} pairs of **{escaped(name)}** ({escaped(path.name)}) · {figures}')
+    st.caption(f'{amount(len(errors), "pair")} of **{escaped(name)}** ({escaped(path.name)}) · {figures}')
     legibly = errors.assign(**{c: errors[c].map(lambda t: legible(t, 200)) for c in ('sentence1', 'sentence2')})
     draw(grade_chart(legibly), 'grades')
     left, right = st.columns([4, 1.6], vertical_alignment='bottom')
