@@ -26,7 +26,7 @@ SECONDS, BROWSERS = (int(os.environ.get(f'SOAK_{name}', default))
 
 def save_menus(page):
     "Open the first menu below a figure or a table of the page, and return its text; empty where there is none."
-    buttons = page.tab.locator('[data-testid=stPopover] button', has_text='the command')
+    buttons = page.tab.locator('[data-testid=stPopover] button', has_text='the command').filter(visible=True)
     if not buttons.count(): return ''
     buttons.first.scroll_into_view_if_needed()
     buttons.first.click()

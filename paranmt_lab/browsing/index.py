@@ -47,21 +47,31 @@ def index_corpus(
     require_whole(corpus)
     with locked(corpus.folder, corpus.folder / 'cache' / '.browsing.lock'):
         shards, measures = missing_parts(corpus)
-        total = corpus.rows * (1 + len(score_columns(corpus)))
-        left = sum(corpus.sizes[shard] for shard in shards) + corpus.rows * len(measures)
-        with Progress(total, 'pairs', corpus.folder, total - left, show) as job:
-            for shard in shards:
-                if job.stopping: return False
-                write_blocks(corpus, shard)
-                write_words(corpus, shard)
-                job.advance(corpus.sizes[shard])
-            for measure in measures:
-                if job.stopping: return False
-                build_order(corpus, measure)
-                axis_codes(corpus, measure)
-                job.advance(corpus.rows)
+        if not (_index_texts(corpus, shards, show) and _index_measures(corpus, measures, show)): return False
         domain_codes(corpus)
         corpus.build_index()
+    return True
+
+def _index_texts(corpus, shards, show):
+    "Blocks and words of some shards; whether it came to the end."
+    left = sum(corpus.sizes[shard] for shard in shards)
+    with Progress(corpus.rows, 'pairs', corpus.folder, corpus.rows - left, show) as job:
+        for shard in shards:
+            if job.stopping: return False
+            write_blocks(corpus, shard)
+            write_words(corpus, shard)
+            job.advance(corpus.sizes[shard])
+    return True
+
+def _index_measures(corpus, measures, show):
+    "The orders of some measures; whether it came to the end."
+    total = len(score_columns(corpus))
+    with Progress(total, 'measures', corpus.folder, total - len(measures), show) as job:
+        for measure in measures:
+            if job.stopping: return False
+            build_order(corpus, measure)
+            axis_codes(corpus, measure)
+            job.advance(1)
     return True
 
 # %% ../../nbs/36_browsing.index.ipynb #cf5e51ff
