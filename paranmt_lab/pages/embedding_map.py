@@ -146,7 +146,7 @@ def _hover(*map_key):
     return hover_columns(vectors, sentences.sentence.tolist())
 
 def _near(map_key, row, k):
-    "Neighbours of one sentence of a map, and the cosine to its partner."
+    "Neighbours of one sentence of a map, and the two sentences of its pair."
     (sentences, vectors), places = _vectors(*map_key), _places(*map_key)
     pairs = open_corpus(map_key[0]).pairs_by_id(sentences.pair_id, ['reference', 'translation'])
     partners = pairs.translation.where(sentences.side == 'reference', pairs.reference).tolist()
