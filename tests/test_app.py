@@ -1108,7 +1108,7 @@ def test_edges_and_a_highlight_on_the_map(page, workspace):
     places = max((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet'), key=lambda p: p.stat().st_mtime)
     stored = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs}').set_index('pair_id')
     texts = [stored.loc[row.pair_id, row.side] for row in pd.read_parquet(places).itertuples()]
-    assert len(texts) == 500 and f"{sum('the' in t.lower() for t in texts)} sentences contain THE." in page.text()
+    assert len(texts) == 500 and f"THE is in {sum('the' in t.lower() for t in texts)} sentences." in page.text()
     page.drag('map', 0.1, 0.7, 0.1, 0.8)
     assert 'pairs inside the rectangle' in page.text(), 'a map with edges can be brushed'
     assert (page.address_bar()['find'], page.address_bar()['edges']) == (['THE '], ['True'])

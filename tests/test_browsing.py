@@ -11,7 +11,7 @@ from paranmt_lab.browsing import index, orders, search
 from paranmt_lab.browsing.distributions import PairFilter, text_condition, text_ids
 from paranmt_lab.browsing.index import Browsing, index_corpus, is_indexed, missing_parts
 from paranmt_lab.browsing.rows import blocks_path
-from paranmt_lab.browsing.search import MOST, blocks_with, lower_text, search_pairs, words_path
+from paranmt_lab.browsing.search import MOST, blocks_with, contain, lower_text, search_pairs, words_path
 from paranmt_lab.corpus import Corpus
 from paranmt_lab.settings import settings
 
@@ -150,4 +150,8 @@ def test_duckdb_and_the_search_agree_on_every_character():
     with duckdb.connect(':memory:') as con:
         con.register('characters', pa.table(dict(c=every)))
         low = con.sql('SELECT lower(c) AS low FROM characters').fetchnumpy()['low'].tolist()
+    found_in = lambda text, words: contain(pa.chunked_array([pa.array([text])]), words)[0]
+    letters = [(upper, lower) for upper, lower in zip(every, low) if upper != lower]
+    assert len(letters) > 1000 and all(found_in(upper, lower) for upper, lower in letters)
+    assert not any(found_in(lower, upper) for upper, lower in letters), 'an upper-case letter is found as it is'
     assert low == [*lower_text(''.join(every))]

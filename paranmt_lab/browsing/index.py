@@ -61,7 +61,7 @@ def _index_texts(corpus, shards, show):
             write_blocks(corpus, shard)
             write_words(corpus, shard)
             job.advance(corpus.sizes[shard])
-    return True
+        return not job.stopping
 
 def _index_measures(corpus, measures, show):
     "The orders of some measures; whether it came to the end."
@@ -72,7 +72,7 @@ def _index_measures(corpus, measures, show):
             build_order(corpus, measure)
             axis_codes(corpus, measure)
             job.advance(1)
-    return True
+        return not job.stopping
 
 # %% ../../nbs/36_browsing.index.ipynb #cf5e51ff
 class Browsing(Corpus):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..corpus import PAIRS, SHARD, Corpus
+from ..corpus import PAIRS, SHARD, Corpus, _reading
 from ..settings import atomic
 
 # %% ../../nbs/34_browsing.rows.ipynb #fd5477fa
@@ -49,7 +49,8 @@ def read_blocks(
     "Some blocks of a shard, some columns decompressed."
     fields = [PAIRS.get_field_index(c) for c in columns]
     options = pa.ipc.IpcReadOptions(included_fields=sorted(fields), use_threads=False) # small blocks
-    with pa.memory_map(str(path)) as file:
+    remedy = f'delete it and run `paranmt corpus index {path.parents[3].name}`'
+    with _reading(path, remedy), pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file, options=options)
         return pa.Table.from_batches([reader.get_batch(b) for b in blocks], reader.schema).select(list(columns))
 

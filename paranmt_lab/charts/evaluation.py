@@ -63,9 +63,12 @@ def _one_map(rows, title):
 # %% ../../nbs/60_charts.evaluation.ipynb #957d765a
 def _in_lines(widths, most=_WIDTH, gap=40):
     "Numbers of the maps in each line, in their order, as many as fit beside each other."
-    lines, used = [[]], 0.
+    lines = [[]]
+    used = 0.
     for number, width in enumerate(widths):
-        if lines[-1] and used + gap + width > most: lines, used = [*lines, []], 0.
+        if lines[-1] and used + gap + width > most:
+            lines.append([])
+            used = 0.
         used += width + gap * bool(lines[-1])
         lines[-1].append(number)
     return lines

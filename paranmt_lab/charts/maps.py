@@ -40,6 +40,7 @@ def _coloured(frame, column, order=None, **legend):
     ends = dict(domain=[float(values.min()), float(values.max())]) if len(values) else {} # JSON has no NaN
     scale = alt.Scale(range=list(RAMP), **ends)
     options = dict(title=colour_title(column), orient='right', titleLimit=240) | legend
+    if len(values) and values.min() == values.max(): options |= dict(values=[float(values.min())], format='.3~g')
     return frame, alt.Color(f'{alt_name(column)}:Q', title=colour_title(column), scale=scale,
                             legend=legend_of_shades(**options))
 

@@ -137,6 +137,13 @@ def small_multiples(
     return panels.facet(alt.Facet('title:N', sort=list(titles.values()), header=header), columns=columns)
 
 # %% ../../nbs/60_charts.scores.ipynb #788620bd
+def _round_counts(pairs):
+    "The least and the greatest number of pairs of a cell, and one and three of each power of ten between them."
+    if not len(pairs): return []
+    least, most = int(pairs.min()), int(pairs.max())
+    between = [n * 10 ** k for k in range(10) for n in (1, 3) if least < n * 10 ** k < most]
+    return sorted({least, *between, most})
+
 def score_density(
     cells:pd.DataFrame, # A row for each cell: `x_low`, `x_high`, `y_low`, `y_high`, `pairs`
     x:str,              # Title of the horizontal axis
@@ -148,9 +155,7 @@ def score_density(
     tips = [alt.Tooltip(f'{axis}_{end}:Q', format='.4~g', title=f'{title} {word}')
             for axis, title in (('x', x), ('y', y)) for end, word in (('low', 'above'), ('high', 'up to'))]
     scale = alt.Scale(type='log', range=list(RAMP))
-    most = max(cells.pairs.max(), 1) if len(cells) else 1
-    counts = [n * 10 ** k for k in range(10) for n in (1, 3) if n * 10 ** k <= most]
-    legend = legend_of_shades(title='pairs', orient='right', format='~s', values=counts)
+    legend = legend_of_shades(title='pairs', orient='right', format='.3~s', values=_round_counts(cells.pairs))
     frame = cells.assign(share=cells.pairs / max(cells.pairs.sum(), 1))
     mark = alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.1, stroke=COLOURS[1], strokeWidth=2)
     box = alt.selection_interval(name='box', encodings=['x', 'y'], zoom=False, mark=mark)

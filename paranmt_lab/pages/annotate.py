@@ -42,7 +42,6 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     measured_first,
-    moment,
     nothing_yet,
     page_part,
     page_view,
@@ -50,6 +49,7 @@ from paranmt_lab.pages.parts import (
     purpose,
     show_table,
     source_line,
+    to_minute,
 )
 from ..rating import Desk, card_data
 from ..selection import PAPER_RANGES
@@ -165,7 +165,7 @@ def _change_state(log, campaign, state, who):
 def _show_state(log, campaign, who):
     "The state of a campaign, and the buttons that change it."
     now = campaign_state(log, campaign)
-    since = f' since {moment(now.since)}, by {escaped(now.by)}' * bool(now.since)
+    since = f' since {to_minute(now.since)}, by {escaped(now.by)}' * bool(now.since)
     st.markdown(f':material/{_ICONS[now.state]}: The campaign is **{now.state}**{since}. {escaped(now.message)}')
     message = st.text_input('Message to the raters', key=f'state_message_{campaign}', max_chars=1000)
     with st.container(horizontal=True):

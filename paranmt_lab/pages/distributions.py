@@ -225,7 +225,7 @@ def _density(here, x, y, pairs):
     chart = score_density(cells, label(x), label(y), *(bounds.get(m, (None, None)) for m in (x, y)))
     draw(chart.properties(height=420), 'density', on_select=lambda: _box_made((x, y), bins))
     lost = cells.attrs['no_value']
-    lack = f' {lost:,} pairs lack a value of one of them and are in no cell.' if lost else ''
+    lack = f' In no cell, since without one of the values: {amount(lost, "pair")}.' if lost else ''
     count = amount(cells.attrs['in_cells'], 'pair')
     st.caption(f'{count}. The outermost cells hold the pairs beyond them.{lack} Drag a '
                'rectangle to keep its pairs on the whole page, as two ranges in the sidebar; click beside it to take '
@@ -255,7 +255,7 @@ def _groups(corpus, here, measure, pairs):
     titles = {name: _panel_title(name, own) for name, own in largest.items()}
     draw(small_multiples(spread_frame(largest, bins), titles, label(measure)), 'groups', width='content')
     rest = sum(own.pairs for own in groups.values()) - sum(own.pairs for own in largest.values())
-    more = f' The {PANELS} largest of {len(groups):,} groups are drawn, without {rest:,} pairs.' if rest else ''
+    more = f' The {PANELS} largest of {len(groups):,} groups are drawn, without {amount(rest, "pair")}.' if rest else ''
     st.caption('Shares of the pairs with a value, on one axis; the dashed line is the median. A bin at the end holds '
                f'the pairs beyond it.{more}')
     show_table(spread_table(groups).rename(columns=dict(name=part)), 'group_rows')

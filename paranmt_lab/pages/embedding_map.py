@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..charts.maps import DENSE, colour_title, density_map, embedding_map, paired_maps, with_boxes
 from ..clusters import cluster_labels
 from ..filters.table import encoder_first
@@ -32,6 +33,7 @@ from paranmt_lab.pages.map_points import (
 )
 from paranmt_lab.pages.map_selection import (
     TOOLS,
+    chart_key,
     inside_both,
     keep_selection,
     map_boxes,
@@ -181,14 +183,17 @@ def _named(key, k, second, _points):
     return names.rename(columns=dict(x='x2', y='y2')), own
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #069b57c7
-def _rectangles(maps, points, colour, titles, edges, extras, labels, boxes):
+def _rectangles(maps, points, colour, titles, edges, extras, labels):
     "The chart, and the points inside its rectangles."
     two, dense = 'x2' in points and len(points) <= DENSE, len(points) > DENSE
     if dense: st.caption(_bins_line(points, edges))
-    chart = with_boxes(_chart(points, colour, edges, extras, titles, labels), boxes)
     keys = maps if two else maps[:1]
-    draw(chart, key='map', on_select=lambda: take_selection(keys), width='content' if two else 'stretch',
-         selection_mode=['brush', *['second'] * two, *['point'] * (not dense)])
+    # a rectangle that is drawn while the chart is shown is not drawn again by us: that would end the reader's zoom
+    boxes = st.session_state.setdefault('map_boxes', map_boxes(keys))
+    chart = with_boxes(_chart(points, colour, edges, extras, titles, labels), boxes)
+    with st.container(key='map'):
+        draw(chart, key=chart_key(keys), on_select=lambda: take_selection(keys), width='content' if two else 'stretch',
+             selection_mode=['brush', *['second'] * two, *['point'] * (not dense)])
     part = inside_both(points, map_boxes(keys))
     if not len(part):
         st.caption('Drag a rectangle over the map to list its pairs; scroll to zoom, double-click to clear.'
@@ -197,7 +202,7 @@ def _rectangles(maps, points, colour, titles, edges, extras, labels, boxes):
     return part
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #52086fc0
-def _lassos(maps, points, colour, titles, edges, extras, labels, boxes):
+def _lassos(maps, points, colour, titles, edges, extras, labels):
     "The map or maps to draw lassos on, and the points inside."
     part = show_lassos(points, colour, list(map(map_name, maps)), labels, extras, edges, titles, pick_point)
     limit = f' The mouse shows no text on a map of more than {DENSE:,} sentences.' if len(points) > DENSE else ''
@@ -208,16 +213,20 @@ def _lassos(maps, points, colour, titles, edges, extras, labels, boxes):
     return part
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #1a550001
+def _draw_boxes_anew():
+    "Have the next chart begin with the rectangles of the address."
+    st.session_state.pop('map_boxes', None)
+
 @st.fragment
 @page_part
-def _map(corpus, points, colour, titles, edges, extras, labels, maps, boxes):
+def _map(corpus, points, colour, titles, edges, extras, labels, maps):
     "The map, the neighbours of a point, and the pairs inside a rectangle or a lasso; a click runs this part only."
     keep_selection()
     tool = st.session_state['tool']
     st.segmented_control('Select with', list(TOOLS), key='tool', required=True, label_visibility='collapsed',
-                         format_func=lambda name: f'{TOOLS[name]} {name}')
+                         format_func=lambda name: f'{TOOLS[name]} {name}', on_change=_draw_boxes_anew)
     select = _rectangles if tool == 'rectangle' else _lassos
-    part = select(maps, points, colour, titles, edges, extras, labels, boxes)
+    part = select(maps, points, colour, titles, edges, extras, labels)
     if st.session_state['point']: _neighbours(corpus, maps[0], st.session_state['point'])
     if len(part): _brushed(corpus, part, colour, titles[0].replace(':', '-'), tool)
 
@@ -228,7 +237,7 @@ def _brushed(corpus, points, colour, name, tool='rectangle'):
     "The pairs inside a rectangle or a lasso, and forms that save or send them."
     ids = points.pair_id.unique()
     left, right = st.columns([4, 1.6], vertical_alignment='bottom')
-    left.subheader(f'{len(ids):,} pairs inside the {tool}')
+    left.subheader(f"{amount(len(ids), 'pair')} inside the {tool}")
     with right: view = choose_view()
     columns = list(dict.fromkeys([*([colour] if colour != 'side' and colour not in PEOPLE else []),
                                   'reference', 'translation', *encoder_first(corpus.measures()), 'corpus', 'pair_id']))
@@ -354,18 +363,19 @@ def page():
         if not has_map(corpus, map_key[2], n, seed, sides): return offer_map(min(n, corpus.rows), map_key)
     two, state = (*maps, None)[:2], corpus_state(corpus)
     points, total = _points(*two, state, colour, ratings if colour in PEOPLE else None, limit)
-    st.caption(f'{len(points):,} sentences, coloured by **{escaped(colour_title(colour))}**.'
+    st.caption(f'{amount(len(points), "sentence")}, coloured by **{escaped(colour_title(colour))}**.'
                + (f' {total - len(points):,} have no value of it and are left out.' if total > len(points) else ''))
     if not len(points): return st.info('No sentence has a value of the column chosen for the colour.',
                                        icon=':material/inbox:')
     points = _with_threshold(corpus, with_text(points, text), limit)
-    if 'found' in points: st.caption(f'{points.found.sum():,} sentences contain **{escaped(text.strip())}**.')
+    if 'found' in points:
+        st.caption(f"**{escaped(text.strip())}** is in {amount(points.found.sum(), 'sentence')}.")
     rows = fingerprint(points.pair_id.tolist())
     names = [_named((one, state, colour, rows), clusters, i == 1, points) for i, one in enumerate(two) if one]
     points = _with_hover(points.assign(cluster=names[0][1]) if clusters else points, maps)
     labels = [*(n for n, _ in names), None][:2]
-    # a rectangle is drawn with the chart, and drawn again only when the whole page is: else a stroke would end the zoom
-    _map(corpus, points, colour, encoders, edges, _placed(*two, lines), labels, maps, map_boxes(maps))
+    _draw_boxes_anew()
+    _map(corpus, points, colour, encoders, edges, _placed(*two, lines), labels, maps)
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #4c0e130b
 def _with_threshold(corpus, points, limit):

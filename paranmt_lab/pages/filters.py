@@ -115,7 +115,7 @@ def _domains(filters, counts, every):
 # %% ../../nbs/62_pages.filters.ipynb #1326b2b1
 def _rows(filters, corpus, measure, ids):
     "Rows of a table of examples, by the measure."
-    columns = [measure, 'reference', 'translation', *filters.axes, 'corpus', 'pair_id']
+    columns = [measure, 'reference', 'translation', *encoder_first(filters.axes), 'corpus', 'pair_id']
     return corpus.pairs_by_id(ids, list(dict.fromkeys(columns))).sort_values(measure)
 
 def _window(filters, bounds, counts, n, upper):

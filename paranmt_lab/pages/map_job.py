@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import streamlit as st
 
+from ..amounts import amount
 from ..jobs.progress import duration
 from .parts import escaped, load_encoder, open_corpus
 from ..projection import ENCODING, PLACES, map_corpus
@@ -78,7 +79,7 @@ def offer_map(
         st.rerun()
     st.info(f'The map by {escaped(map_key[1])} has not been made yet. It takes some seconds (a quarter of a minute for '
             '20,000 sentences; the first map on a machine half a minute more) and is kept.', icon=':material/map:')
-    if not st.button(f'Make the map of {pairs:,} pairs', type='primary', icon=':material/map:'): return
+    if not st.button(f"Make the map of {amount(pairs, 'pair')}", type='primary', icon=':material/map:'): return
     for key in [key for key, job in jobs.items() if job.result.done()]: jobs.pop(key, None)
     jobs[map_key] = MapJob(worker, *map_key)
     st.rerun()

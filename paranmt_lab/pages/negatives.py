@@ -21,7 +21,6 @@ from ..charts.negatives import cosines_by_epoch, negative_cosines, negatives_by_
 from ..corpus import Corpus, list_corpora, shuffled
 from ..jobs.provenance import fingerprint
 from ..jobs.run import Run, list_runs
-from ..labels import heading
 from ..models import identity_of, models_at_hand
 from .links import page_links
 from .negatives_false import SIZES, choose_second, show_false_negatives
@@ -41,9 +40,9 @@ from paranmt_lab.pages.parts import (
     one_of,
     open_corpus,
     page_view,
+    pair_table,
     purpose,
     run_command,
-    save_rows,
     show_table,
     source_line,
     stop_with,
@@ -342,20 +341,6 @@ def _computed(s, run, corpus, pairs):
     most = min(max(SIZES) * batch, len(ids))
     _false_ones(s, (*of, int(ids.min()), most, seed, *models), most, second, config.mining, epoch, batch)
 
-# %% ../../nbs/62_pages.negatives.ipynb #c2ddb96f
-def _counts_config(frame):
-    "How whole numbers of a table are shown: with commas between the thousands, except for ids."
-    counts = [c for c in frame.select_dtypes('integer') if not c.endswith('pair_id')]
-    width = lambda c: 75 + 7 * max(0, len(heading(c)) - 8)
-    return {c: st.column_config.NumberColumn(heading(c), format='localized', width=width(c)) for c in counts}
-
-def _negatives_table(frame, key, name):
-    "A table of negatives with buttons that save exactly its rows, under the name of a file."
-    view = frame.map(lambda v: legible(v) if isinstance(v, str) else v)
-    config = columns_of(frame) | _counts_config(frame)
-    with st.container(key=f'{key}_box'): st.dataframe(view, key=key, hide_index=True, column_config=config)
-    save_rows(frame, key, name)
-
 # %% ../../nbs/62_pages.negatives.ipynb #c2ddb972
 def _shown_negatives(s, run, config, mega, negatives, side, pool):
     "The negative in hand, chart and table."
@@ -367,7 +352,7 @@ def _shown_negatives(s, run, config, mega, negatives, side, pool):
     row = negatives[negatives.M == m].iloc[0]
     _in_hand(s, run, row, (probe, side), (row.negative_pair_id, row.negative_side), M=m)
     columns = ['M', 'pairs', 'cosine', 'negative', 'negative_side', 'negative_pair_id']
-    _negatives_table(negatives[columns], 'negatives', f'negatives-{run.name}-{probe}')
+    pair_table(negatives[columns], 'negatives', f'negatives-{run.name}-{probe}')
     draw(negative_cosines(pool.assign(sentence=pool.sentence.map(lambda t: legible(t, 160)))), 'cosines')
     with st.expander('Choose another probe from the first mini-batch', icon=':material/list:'):
         first = mega.iloc[:100]
@@ -438,8 +423,8 @@ def _recorded_probe(s, run, notes, rows, m, epoch):
     with right: _spread(rows, m, epoch)
     spread = [c for c in ('pool', 'pool_50', 'pool_95', 'pool_99') if c in rows]
     table = rows[['megabatch', 'epoch', 'cosine_negative', 'negative', 'cosine_partner', 'negative_pair_id', *spread]]
-    _negatives_table(table.rename(columns={'megabatch': 'M', 'cosine_negative': 'cosine'}), 'recorded_rows',
-                     f'recorded-{run.name}-{row.pair_id}')
+    pair_table(table.rename(columns={'megabatch': 'M', 'cosine_negative': 'cosine'}), 'recorded_rows',
+               f'recorded-{run.name}-{row.pair_id}')
 
 # %% ../../nbs/62_pages.negatives.ipynb #ca7e1420
 def _spread(rows, m, epoch, most=8):

@@ -31,7 +31,6 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     made_by,
-    moment,
     nothing_yet,
     one_of,
     open_corpus,
@@ -41,6 +40,7 @@ from paranmt_lab.pages.parts import (
     run_command,
     show_table,
     source_line,
+    to_minute,
     warn_of_problems,
 )
 from .work import show_job, show_unfinished
@@ -293,7 +293,7 @@ def _run_details(s, name):
     st.markdown(f'#### How {escaped(name)} was trained')
     run = Run.open(s.runs, name)
     made_by(run_command(run))
-    st.caption(source_line(None, run, date=moment((run.finished or {}).get('date', 'not finished'))))
+    st.caption(source_line(None, run, date=to_minute((run.finished or {}).get('date', 'not finished'))))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'moment', 'source_line',
+           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'source_line',
            'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'parquet_bytes',
            'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows',
            'pair_table']
@@ -354,11 +354,12 @@ def corpus_state(
                         [(str(f.relative_to(corpus.folder)), f.stat().st_mtime_ns, f.stat().st_size) for f in files]])
 
 # %% ../../nbs/62_pages.parts.ipynb #f4aae4f8
-def moment(
-    date:str, # Such as `2026-11-26T21:32:18+00:00`; any other text stays
-) -> str:     # Such as `2026-11-26 21:32 UTC`
+def to_minute(
+    date:object, # Such as `2026-11-26T21:32:18+00:00`; anything else becomes text
+) -> str:        # Such as `2026-11-26 21:32 UTC`
     "A time of the workspace, to the minute."
-    return f'{date[:10]} {date[11:16]} UTC' if date[10:11] == 'T' and date.endswith('+00:00') else date
+    text = str(date)
+    return f'{text[:10]} {text[11:16]} UTC' if text[10:11] == 'T' and text.endswith('+00:00') else text
 
 def source_line(
     corpus:Corpus|None=None, # The corpus that figures come from
@@ -578,6 +579,11 @@ def _are_counts(values):
     measure = known_measure(str(values.name))
     return measure is not None and measure.range[1] > 1 and bool((values.dropna() % 1 == 0).all())
 
+def _form(values):
+    "How numbers are shown: three decimals, or whole with commas between the thousands, which an id does not have."
+    if pd.api.types.is_float_dtype(values) and not _are_counts(values): return '%.3f'
+    return '%d' if str(values.name).endswith('pair_id') or values.name == 'segment' else 'localized'
+
 def columns_of(
     frame:pd.DataFrame, # What will be shown
 ) -> dict:              # For `st.dataframe(column_config=...)`
@@ -587,7 +593,7 @@ def columns_of(
         head = None if head == c else head
         if not pd.api.types.is_numeric_dtype(frame[c]):
             return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))
-        form = '%.3f' if pd.api.types.is_float_dtype(frame[c]) and not _are_counts(frame[c]) else '%d'
+        form = _form(frame[c])
         about = ABOUT.get(c.partition('@')[0])
         width = 75 + 7 * max(0, len(head or c) - 8) + 25 * c.endswith('pair_id')
         return st.column_config.NumberColumn(head, format=form, help=about, width=width)

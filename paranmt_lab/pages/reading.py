@@ -18,6 +18,7 @@ from ..browsing.distributions import EVERY, PairFilter
 from ..browsing.index import Browsing
 from ..corpus import Corpus
 from ..filters.scoring import score_columns
+from ..filters.table import encoder_first
 from ..jobs.run import list_runs
 from paranmt_lab.pages.filters_outcomes import (
     campaign_command,
@@ -30,7 +31,7 @@ from paranmt_lab.pages.filters_outcomes import (
     send_pairs,
 )
 from .links import page_links
-from .pair_list import show_list, show_pairs
+from .pair_list import VIEWS, show_list, show_pairs
 from .parts import in_address, number, open_corpus, page_part, pair_table
 from ..reading import READ, reading_list
 from ..selection import Range
@@ -186,8 +187,9 @@ def _pinned(corpus):
     "The pinned pairs."
     pins = st.session_state['pin']
     with st.expander(amount(len(pins), 'pinned pair'), icon=':material/keep:'):
-        columns = ['reference', 'translation', *score_columns(corpus), 'corpus', 'pair_id']
-        show_pairs(corpus.pairs_by_id(pins, columns), 'pinned', f'{corpus.name}-pinned')
+        columns = ['reference', 'translation', *encoder_first(score_columns(corpus)), 'corpus', 'pair_id']
+        view = st.session_state.get('view', VIEWS[0])
+        show_pairs(corpus.pairs_by_id(pins, columns), 'pinned', f'{corpus.name}-pinned', view)
         st.button('Unpin all', key='unpin', on_click=lambda: st.session_state.update(pin=()))
         _send_pins(corpus, pins)
 

@@ -72,7 +72,7 @@ def show_grades(
     legibly = errors.assign(**{c: errors[c].map(lambda t: legible(t, 200)) for c in ('sentence1', 'sentence2')})
     draw(grade_chart(legibly), 'grades')
     left, right = st.columns([4, 1.6], vertical_alignment='bottom')
-    left.subheader(f'The {min(WORST, len(errors))} pairs with the largest errors')
+    left.subheader(f"{amount(min(WORST, len(errors)), 'pair')} with the largest errors")
     with right: view = choose_view('pairs_as')
     file = f'{encoder}-{name}'.replace(':', '-').replace('/', '-').replace(' ', '-')
     show_pairs(worst_pairs(errors), 'worst', file, view, ('sentence1', 'sentence2'))

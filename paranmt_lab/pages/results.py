@@ -26,7 +26,6 @@ from paranmt_lab.pages.parts import (
     escaped,
     in_address,
     made_by,
-    moment,
     nothing_yet,
     one_of,
     page_view,
@@ -34,6 +33,7 @@ from paranmt_lab.pages.parts import (
     show_table,
     some_of,
     source_line,
+    to_minute,
 )
 from .result_pairs import show_grades
 from paranmt_lab.pages.result_tables import (
@@ -156,7 +156,7 @@ def page():
         st.warning(f'The results of {escaped(name)} cannot be read: {escaped(why)}', icon=':material/warning:')
     if not every: nothing_yet('Nothing has been evaluated in this workspace yet.', 'make demo')
     results = _chosen(every)
-    origins = {name: f"{moment(r.date.iloc[0])}, commit {r.commit.iloc[0]}" for name, r in results.items()}
+    origins = {name: f"{to_minute(r.date.iloc[0])}, commit {r.commit.iloc[0]}" for name, r in results.items()}
     made_by('\n'.join(shlex.join(['paranmt', 'evaluate', name]) for name in results))
     st.caption(source_line(**origins))
     if not results: nothing_yet('Choose at least one system in the sidebar.', 'paranmt evaluate --help')

@@ -10,6 +10,7 @@ __all__ = ['GRADES_3', 'PAPER', 'ORDERS', 'HOW', 'beside_paper', 'printed', 'sho
 import pandas as pd
 import streamlit as st
 
+from ..amounts import amount
 from ..browsing.distributions import EVERY, PairFilter
 from ..charts.scores import histogram, overlap_by_range, range_bars
 from ..corpus import Corpus
@@ -205,7 +206,7 @@ def _histogram(corpus, state, measure, pairs, low, high):
     lost = {k: bins.attrs.get(k, 0) for k in ('below', 'above', 'no_value') if bins.attrs.get(k, 0)}
     definition = known_measure(measure)
     about = f'**{escaped(label(measure))}**: {definition.about} ({cited(definition.paper)}). ' if definition else ''
-    left_out = ''.join(f" {n:,} pairs are not drawn ({k.replace('_', ' ')})." for k, n in lost.items())
+    left_out = ''.join(f" Not drawn: {amount(n, 'pair')} ({k.replace('_', ' ')})." for k, n in lost.items())
     st.caption(f'{about}Drag over the bars to choose a range.{left_out}')
 
 # %% ../../nbs/62_pages.score_ranges.ipynb #d2f92d01

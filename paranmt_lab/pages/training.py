@@ -28,7 +28,6 @@ from paranmt_lab.pages.parts import (
     in_address,
     legible,
     made_by,
-    moment,
     nothing_yet,
     number,
     one_of,
@@ -39,6 +38,7 @@ from paranmt_lab.pages.parts import (
     show_table,
     some_of,
     source_line,
+    to_minute,
     tsv,
 )
 from .work import work_at_hand
@@ -70,9 +70,13 @@ def opened_first(
 # %% ../../nbs/62_pages.training.ipynb #0e931ccf
 STYLES = 'styles.json' # File beside the runs: identity of a run to the number of its style
 
-def _identity(run):
-    "When a run was made, and its config without the name, which may change."
-    return f"{run.created} {fingerprint({k: v for k, v in run.config.items() if k != 'name'})}"
+def _identities(runs):
+    "When each run was made, and its config without the name, which may change; a copy has its name besides."
+    identities = {}
+    for run in runs:
+        identity = f"{run.created} {fingerprint({k: v for k, v in run.config.items() if k != 'name'})}"
+        identities[run.name] = f'{identity} {run.name}' if identity in identities.values() else identity
+    return identities
 
 def style_numbers(
     runs:list[Run],               # All runs of the workspace
@@ -82,15 +86,28 @@ def style_numbers(
     "Numbers of styles, which stay when runs come and go."
     there = read_object(file, remedy='delete it, and all runs get new colours') if file.exists() else {}
     places = {identity: number for identity, number in there.items() if isinstance(number, int)}
-    group_of, numbers = {name: names for names in groups.values() for name in names}, {}
-    identities = {run.name: _identity(run) for run in runs}
-    for run in sorted(runs, key=lambda run: (run.created, run.name)):
-        siblings = [places[identities[name]] for name in group_of.get(run.name, []) if identities[name] in places]
-        number = places.setdefault(identities[run.name], min(siblings, default=max(places.values(), default=-1) + 1))
-        numbers[run.name] = min([number, *siblings])
+    age = lambda run: (run.created, run.folder.stat().st_ctime, run.name) # a copy is younger than its run
+    oldest_first = sorted(runs, key=age)
+    identities = _identities(oldest_first)
+    group_of = {name: title for title, names in groups.items() for name in names}
+    lines = {line: groups.get(line, [line]) for line in (group_of.get(run.name, run.name) for run in oldest_first)}
+    old = {line: min((places[identities[name]] for name in names if identities[name] in places), default=None)
+           for line, names in lines.items()}
+    numbers = {}
+    for line in sorted(lines, key=lambda line: old[line] is None):  # those that have a number first
+        number = _free_number(old[line], set(numbers.values()), places)
+        numbers |= {name: number for name in lines[line]}
+        places |= {identities[name]: number for name in lines[line]}
     with suppress(OSError):
         if places != there: write_json(file, places)
     return numbers
+
+def _free_number(old, present, places):
+    "A number whose style no line has yet: the old one if that is free, else a new one, else one of no run."
+    styles = {number % MOST for number in present}
+    after = max([-1, *places.values()]) + 1
+    choices = [*([] if old is None else [old]), after, *range(MOST)]
+    return next((number for number in choices if number % MOST not in styles), after)
 
 # %% ../../nbs/62_pages.training.ipynb #d877c30d
 def styles_of(
@@ -145,7 +162,7 @@ def as_told(
         if pd.isna(value): return ''
         is_figure = fact in FORMATS and isinstance(value, (int, float))
         if is_figure: return FORMATS[fact].format(value)
-        return moment(value) if fact == 'date' else legible(str(value), 80)
+        return legible(to_minute(value) if fact == 'date' else str(value), 80)
     return pd.DataFrame({run.run: {fact: _cell(fact, v) for fact, v in run.items() if fact != 'run'}
                          for _, run in table.iterrows()}).rename_axis('fact').reset_index()
 
