@@ -1033,6 +1033,7 @@ def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
     page.after(page.tab.locator('.st-key-tool').get_by_text('lasso').click)
     assert set(page.saved('brushed_save').pair_id) == ids, 'the rectangle is a lasso of four corners'
     page.after(page.tab.locator('.st-key-tool').get_by_text('rectangle').click)
+    assert page.tab.locator('.st-key-map .brush_brush path').first.bounding_box()['width'] > 50, 'it is drawn again'
     page.tab.goto(page.tab.url)
     assert set(page.settle().saved('brushed_save').pair_id) == ids, 'the address holds the rectangle'
     page.drag('map', 0.55, 0.75, 0.1, 0.6) # on the second map
