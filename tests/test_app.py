@@ -379,7 +379,7 @@ def test_the_reading_list_is_read_by_keys(page, workspace):
               'ORDER BY "rank"', int(lowest.pair_id[1]))
     assert page.saved('same_source_save').pair_id.tolist() == own.pair_id.tolist()
     page.tab.locator('.st-key-pin_it button').click()
-    page.tab.get_by_text('1 pinned pairs').wait_for()
+    page.tab.get_by_text('1 pinned pair').wait_for()
     page.shot('score-ranges-reading')
     page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', words='would', rows=1000)
     page.tab.wait_for_function("() => !document.body.innerText.includes('of the corpus searched')")

@@ -81,7 +81,8 @@ def _of_run(run) -> Iterator[tuple[Thing, list[str]]]:
     inputs = [f'selection:{corpus}/{selection}'] if selection else [f'corpus:{corpus}'] if corpus else []
     inputs += [f'run:{name}' for name in models_of(run) if name != run.name]
     model = run.config.get('model') or run.config.get('kind', '')
-    yield _thing('run', run.name, f'{model} {run.status}'.strip()), inputs
+    facts = run.status if run.status == 'evaluated' else f'{model} {run.status}'.strip()
+    yield _thing('run', run.name, facts), inputs
     if (run.folder / 'results.parquet').exists():
         yield _thing('results', f'of {run.name}', '', run.name), [f'run:{run.name}']
 
