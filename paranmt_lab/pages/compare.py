@@ -34,6 +34,10 @@ from ..jobs.comparison import best_scores
 from ..jobs.run import Run, list_runs
 from ..labels import label
 from ..models import identity_of, models_at_hand
+from ..selection import list_selections, read_selection, selected_ids
+from ..settings import settings
+
+# %% ../../nbs/62_pages.compare.ipynb #8317cf30
 from .distributions import choose_pairs, filter_words
 from .pair_list import choose_view, show_pairs
 from paranmt_lab.pages.parts import (
@@ -57,8 +61,6 @@ from paranmt_lab.pages.parts import (
     soon,
     source_line,
 )
-from ..selection import list_selections, read_selection, selected_ids
-from ..settings import settings
 
 # %% ../../nbs/62_pages.compare.ipynb #3330e6bc
 def differing(

@@ -17,6 +17,11 @@ from ..filters.table import encoder_first
 from ..jobs.provenance import fingerprint
 from ..labels import label
 from ..models import identity_of, models_at_hand
+from ..projection import SIDES, has_map, map_corpus, map_vectors, open_placer
+from ..selection import Range
+from ..settings import settings
+
+# %% ../../nbs/62_pages.embedding_map.ipynb #8fcbab2a
 from .filters_outcomes import pairs_condition, save_or_send, select_command
 from .lasso import show_lassos
 from .map_job import offer_map
@@ -63,9 +68,6 @@ from paranmt_lab.pages.parts import (
     soon,
     source_line,
 )
-from ..projection import SIDES, has_map, map_corpus, map_vectors, open_placer
-from ..selection import Range
-from ..settings import settings
 
 # %% ../../nbs/62_pages.embedding_map.ipynb #ac644663
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
