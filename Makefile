@@ -75,8 +75,8 @@ ray: $(READY)
 
 test: $(READY) debian ray ## nbdev_test, then pytest
 	$(BIN)/nbdev_test --n-workers 2
-	$(BIN)/pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_cluster.py
-	$(BIN)/pytest tests/test_cluster.py
+	$(BIN)/pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/jobs/test_cluster.py
+	$(BIN)/pytest tests/jobs/test_cluster.py
 
 soak: $(READY) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
 	PICTURES=1 $(BIN)/pytest tests -m soak

@@ -3,6 +3,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from paranmt_lab.components.links import know_pages, name_tab
+from paranmt_lab.components.parts import show_errors
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.pages import (
     access,
     agreement,
@@ -20,9 +23,6 @@ from paranmt_lab.pages import (
     score_ranges,
     training,
 )
-from paranmt_lab.pages.links import know_pages, name_tab
-from paranmt_lab.pages.parts import show_errors
-from paranmt_lab.settings import settings
 
 st.set_page_config(page_title=st.session_state.get('_tab', 'ParaNMT Lab'), layout='wide',
                    page_icon=Path(__file__).parent / '.streamlit/icon.svg')

@@ -7,9 +7,9 @@ import importlib
 __version__ = "0.2.0"
 
 _HOMES = {
-    'Corpus': 'corpus', 'list_corpora': 'corpus',
+    'Corpus': 'corpora.corpus', 'list_corpora': 'corpora.corpus',
     'import_bitext': 'bitext.importing',
-    'open_model': 'models', 'translate_corpus': 'translate.driver',
+    'open_model': 'ground.models', 'translate_corpus': 'translate.driver',
     'score': 'filters.scoring',
     'Selection': 'selection.choice', 'select': 'selection.record',
     'TrainConfig': 'training.config', 'train_config': 'training.config', 'train': 'training.loop',

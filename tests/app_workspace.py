@@ -16,18 +16,18 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from paranmt_lab.bitext.importing import import_bitext
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.results import record_results
 from paranmt_lab.evaluation.tasks import BASELINES, evaluate
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import ship_generator, train_generator
+from paranmt_lab.ground.settings import Settings, settings
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.lexicon.building import build_lexicon
 from paranmt_lab.lexicon.shards import Conditions
 from paranmt_lab.selection import Selection, select
-from paranmt_lab.settings import Settings, settings
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 

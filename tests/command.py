@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from subprocess import CompletedProcess
 from unittest.mock import patch
 
-from paranmt_lab.cli import main
+from paranmt_lab.cli.main import main
 
 
 def paranmt(line, **variables):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from paranmt_lab.corpus import Corpus
-from paranmt_lab.settings import settings
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.ground.settings import settings
 
 # half a minute and more
 LONGEST_FIRST = ('test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text',

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
+from test_app import CHROMIUM, PATIENCE, Page
 
 from app_workspace import serving
-from paranmt_lab.settings import settings
-from test_app import CHROMIUM, PATIENCE, Page
+from paranmt_lab.ground.settings import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 FOUR = {'overview': ('', {}), 'score-ranges': ('score-ranges', {}), 'filters': ('filters', {}),

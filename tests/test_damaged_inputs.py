@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.selection import Selection, read_selection, select, selected_ids
-from paranmt_lab.settings import read_json, settings, write_json
 
 PLAIN = (ValueError, OSError, FileNotFoundError, IsADirectoryError, PermissionError)
 

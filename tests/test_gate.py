@@ -13,7 +13,7 @@ import wording
 
 def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, 'ROOT', tmp_path)
-    notebook = tmp_path / 'nbs/01_text.ipynb'
+    notebook = tmp_path / 'nbs/0_ground/tokens/01_text.ipynb'
     notebook.parent.mkdir()
     notebook.write_text('a')
     project = tmp_path / 'pyproject.toml'
@@ -22,15 +22,15 @@ def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, 'run', lambda title, command: 'library' not in title or not project.touch())
     assert gate.check() == [] and project.stat().st_mtime == 1e9, 'make would install again'
     monkeypatch.setattr(gate, 'run', lambda title, command: notebook.write_text('b') if 'notebooks' in title else True)
-    assert [r for r in gate.check() if 'git diff' in r and 'nbs/01_text.ipynb' in r]
+    assert [r for r in gate.check() if 'git diff' in r and 'nbs/0_ground/tokens/01_text.ipynb' in r]
     monkeypatch.setattr(gate, 'run', lambda title, command: title != 'ruff')
     assert 'ruff names' in gate.check()[0]
 
 
 def test_a_changed_notebook_is_tested_with_the_tests_of_its_module():
-    titles = [title for title, _ in gate.tests_of(['nbs/01_text.ipynb', 'tests/test_sts.py', 'README.md'])]
-    assert titles[:2] == ['nbs/01_text.ipynb', 'tests/test_sts.py'] and 'tests/test_text.py' in titles
-    assert 'tests/test_agreement.py' not in titles
+    titles = [title for title, _ in gate.tests_of(['nbs/0_ground/tokens/01_text.ipynb', 'tests/evaluation/test_sts.py', 'README.md'])]
+    assert titles[:2] == ['nbs/0_ground/tokens/01_text.ipynb', 'tests/evaluation/test_sts.py'] and 'tests/tokens/test_text.py' in titles
+    assert 'tests/annotation/test_agreement.py' not in titles
 
 
 def test_a_command_is_stopped_when_the_time_is_over(capsys, monkeypatch):

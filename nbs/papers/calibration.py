@@ -25,9 +25,9 @@ from paranmt_lab.calibration.fitting import calibrate_corpus, compare_filters, u
 from paranmt_lab.calibration.model import save_calibration
 from paranmt_lab.calibration.ratings import TARGETS, THIRDS, Scales, labelled_pairs, read_ratings, with_measures
 from paranmt_lab.calibration.validation import auc_table, out_of_fold
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.filters.scoring import score
-from paranmt_lab.settings import settings
+from paranmt_lab.ground.settings import settings
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import ROOT, keep

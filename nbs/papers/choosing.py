@@ -25,12 +25,12 @@ from pathlib import Path
 from choosing_corpora import FIRST, GLOVE, MINED, OTHERS, SAMPLE, SCORER, SOURCES, TRAINED, WMT
 from corpus_statistics import DOMAINS
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.results import read_results
-from paranmt_lab.fields import alter, flat
+from paranmt_lab.ground.fields import alter, flat
+from paranmt_lab.ground.settings import atomic, settings
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.selection import Range, Selection, select
-from paranmt_lab.settings import atomic, settings
 from paranmt_lab.training import origin
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train

@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.tables import MEASUREMENTS, keep_measured, measured
 from paranmt_lab.filters.measures import paraphrase_score
-from paranmt_lab.models import open_model
-from paranmt_lab.settings import settings
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.statistics.describe import (
     average,
     difference_statistics,
@@ -31,7 +32,6 @@ from paranmt_lab.statistics.describe import (
     word_statistics,
 )
 from paranmt_lab.statistics.idf import text_counts, wordfreq_counts
-from paranmt_lab.translate.protocol import Decoding
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import processor

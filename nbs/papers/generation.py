@@ -21,18 +21,18 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
-from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.corpora.corpus import Corpus, segment_of
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.gleu import gleu
 from paranmt_lab.filters.language_model import perplexity
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.measures import ngram_overlap
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.models import open_model
-from paranmt_lab.settings import read_json, settings, write_json
-from paranmt_lab.translate.protocol import Decoding
 
 FILE = Path(__file__).with_suffix('.json')
 SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'

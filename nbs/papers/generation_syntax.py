@@ -23,19 +23,19 @@ import numpy as np
 import pandas as pd
 
 from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, best, judged, news, others
-from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.corpora.corpus import Corpus, segment_of
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.generation.templates import corpus_trees, count_templates
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.models import open_model
 from paranmt_lab.parsing.columns import parse_corpus, parses_by_id
 from paranmt_lab.parsing.trees import read_tree, top_levels
-from paranmt_lab.settings import read_json, settings, write_json
-from paranmt_lab.translate.protocol import Decoding
 
 PARSER, WORDS, STEPS = 'link:en', 12, 3_000
 MOST = dict(news=9_000, captions=5_000, tatoeba=6_000, simplified=2_000)  # Pairs of a domain at most

@@ -20,20 +20,20 @@ import numpy as np
 import pandas as pd
 
 from generation import FILE, SCORERS, written
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.bootstrap import RESAMPLES, draw_counts
 from paranmt_lab.evaluation.transfer import GRIDS, targets
 from paranmt_lab.evaluation.transfer_data import TRANSFER, task_examples, usable_files
 from paranmt_lab.evaluation.transfer_regression import fit_regressions, principal_axes
-from paranmt_lab.fields import alter
 from paranmt_lab.generation.engine import open_generator
+from paranmt_lab.ground.fields import alter
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
-from paranmt_lab.models import open_model
-from paranmt_lab.settings import atomic, read_json, settings, write_json
 from paranmt_lab.training import origin
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
-from paranmt_lab.translate.protocol import Decoding
 
 SEEDS = 0, 1, 2
 WORDS = 12              # Words of a sentence at most: those of the pairs that the syntactic network was trained on
@@ -113,7 +113,7 @@ def disturbed(texts, change, seed):
 
 
 class Sentiment:
-    "A classifier of SST by the procedure of `42_evaluation.transfer`."
+    "A classifier of SST by the procedure of `evaluation/14_transfer`."
     def __init__(self, examples, encode):
         self.examples, self.encode, self.known = examples, encode, {}
 

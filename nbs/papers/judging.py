@@ -34,17 +34,17 @@ from paranmt_lab.annotation.table3 import wilson
 from paranmt_lab.classifier.config import L2_GRID, ClassifierConfig
 from paranmt_lab.classifier.lists import random_translations, read_lists
 from paranmt_lab.classifier.training import accuracies, train_classifier
-from paranmt_lab.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.tables import keep_measured
-from paranmt_lab.fields import alter, build
 from paranmt_lab.filters.probability import reference_probability
+from paranmt_lab.ground.fields import alter, build
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import read_json, settings
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.models import open_model
 from paranmt_lab.selection import Selection, list_selections, select
-from paranmt_lab.settings import read_json, settings
-from paranmt_lab.text import ngrams, tokenize
+from paranmt_lab.tokens.text import ngrams, tokenize
 from paranmt_lab.translate.driver import translate_corpus
-from paranmt_lab.translate.protocol import Decoding
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import ROOT, keep

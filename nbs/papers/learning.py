@@ -26,22 +26,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, concatenate
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.graded import read_graded
 from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.evaluation.sts import YEARLY, sts_sets, yearly_means
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
-from paranmt_lab.fields import alter, flat
+from paranmt_lab.ground.fields import alter, flat
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select
-from paranmt_lab.settings import read_json, settings, write_json
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 from paranmt_lab.training.sweep import interval
 from paranmt_lab.translate.driver import translate_corpus
-from paranmt_lab.translate.protocol import Decoding
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
 FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']

@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.simlex import ALL_PAIRS, SEEN_PAIRS, SIMLEX, UNSEEN_0, read_simlex, spearman
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.filters.scoring import score
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.lexicon.building import build_lexicon
 from paranmt_lab.lexicon.model import Lexicon, pair_scores, paraphrases
 from paranmt_lab.lexicon.pmi import cross_pmi, mean_pmi, within_pmi
 from paranmt_lab.lexicon.shards import Conditions
-from paranmt_lab.models import open_model
-from paranmt_lab.settings import read_json, settings, write_json
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import processor

@@ -27,9 +27,9 @@ import pandas as pd
 from paranmt_lab.evaluation.graded import read_graded
 from paranmt_lab.evaluation.published import PEERS
 from paranmt_lab.evaluation.sts import sts_sets
+from paranmt_lab.ground.models import identity_of, open_model
+from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
-from paranmt_lab.models import identity_of, open_model
-from paranmt_lab.settings import atomic, read_json, settings, write_json
 
 FILE = Path(__file__).with_name('peers.json')
 PICTURE = Path(__file__).parents[1] / 'images/peers.svg'

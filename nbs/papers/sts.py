@@ -22,14 +22,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
 from paranmt_lab.evaluation.pairwise import compare_systems
 from paranmt_lab.evaluation.sts import YEARLY
 from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate, open_system
+from paranmt_lab.ground.settings import atomic, settings
 from paranmt_lab.jobs.provenance import provenance
-from paranmt_lab.settings import atomic, settings
 
 FILE = Path(__file__).with_name('sts.json')
 BASELINES = 'organisers-overlap', 'token-overlap', 'bleu', 'meteor', 'glove-average', 'sif'

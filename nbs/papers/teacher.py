@@ -24,12 +24,12 @@ import torch
 from learning import FILES, pairs_of, write_corpus
 from peers import MEANS, data_sets, made, quality
 
-from paranmt_lab.corpus import list_corpora
+from paranmt_lab.corpora.corpus import list_corpora
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.evaluation.tasks import development_score
-from paranmt_lab.fields import flat
-from paranmt_lab.models import identity_of, open_model
-from paranmt_lab.settings import atomic, read_json, settings, write_json
+from paranmt_lab.ground.fields import flat
+from paranmt_lab.ground.models import identity_of, open_model
+from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 

@@ -31,12 +31,12 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
-from paranmt_lab.corpus import Corpus
-from paranmt_lab.models import find_model, open_model
-from paranmt_lab.settings import settings
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.engines.protocol import Decoding, Hypothesis
+from paranmt_lab.ground.models import find_model, open_model
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.translate.data import split_held_out
 from paranmt_lab.translate.driver import translate_corpus
-from paranmt_lab.translate.protocol import Decoding, Hypothesis
 from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
@@ -124,7 +124,7 @@ def run(n, s):
     with tempfile.TemporaryDirectory() as folder:
         lab = replace(s, workspace=Path(folder))
         Corpus.create('czech', lab).write_pairs(0, pairs.sample(n, random_state=0).assign(source_lang='cs'))
-        command = [sys.executable, '-m', 'paranmt_lab.cli', 'translate',
+        command = [sys.executable, '-m', 'paranmt_lab', 'translate',
                    'run', 'czech', 'back', '--engine-workers', '1', '--n-best', '4']
         start = time.perf_counter()
         _, status, used = os.wait4(subprocess.Popen(command, env=dict(os.environ, PARANMT_WORKSPACE=folder)).pid, 0)

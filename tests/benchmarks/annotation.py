@@ -20,6 +20,8 @@ import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from test_annotation import Server
+
 from paranmt_lab.annotation.answers import submit
 from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
 from paranmt_lab.annotation.exports import export
@@ -27,7 +29,6 @@ from paranmt_lab.annotation.queue import next_item
 from paranmt_lab.annotation.replay import rebuild
 from paranmt_lab.annotation.store import EventLog, run, stamp
 from paranmt_lab.annotation.views import label_patterns, progress, ratings
-from test_annotation import Server
 
 PEOPLE, STEADY, CALLS = 40, 'steady', 100
 WHEN = datetime(2026, 1, 1, tzinfo=timezone.utc)

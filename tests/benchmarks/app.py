@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 from corpus import usage
 from kept import peak
 from paranmt_lab.browsing.index import Browsing
-from paranmt_lab.corpus import Corpus
-from paranmt_lab.settings import settings
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.ground.settings import settings
 
 SHARD_ROWS, BEAM, PAPER = 100_000, 1, 51_409_585
 SCORE = 'paraphrase_score@demo'
@@ -74,6 +74,7 @@ def make(corpus, rows):
 
 def questions(corpus, plain):
     "Name to a function of the number of the turn."
+    from paranmt_lab.browsing.crossfilter import Crossfilter
     from paranmt_lab.browsing.distributions import (
         PairFilter,
         axis_ends,
@@ -83,7 +84,6 @@ def questions(corpus, plain):
         identical_pairs,
         spread,
     )
-    from paranmt_lab.filters.crossfilter import Crossfilter
     from paranmt_lab.selection import Range, range_table
     measures = corpus.measures()
     beside = [measure for measure in measures if measure != SCORE]
@@ -194,7 +194,7 @@ def main(workspace, rows, plain):
     start = time.perf_counter()
     if plain: corpus.build_index()
     else:
-        code = 'import sys; from paranmt_lab.cli import main; main()'
+        code = 'import sys; from paranmt_lab.cli.main import main; main()'
         subprocess.run([sys.executable, '-c', code, 'corpus', 'index', 'synthetic'], check=True,
                        env=os.environ | dict(PARANMT_WORKSPACE=str(workspace)), stdout=subprocess.DEVNULL)
     print(f'indexed in {time.perf_counter() - start:.0f} s, {usage(corpus.folder):,.0f} MB in all', flush=True)

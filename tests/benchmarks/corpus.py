@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from kept import peak
-from paranmt_lab.corpus import Corpus, shuffled
-from paranmt_lab.settings import settings
+from paranmt_lab.corpora.corpus import Corpus, shuffled
+from paranmt_lab.ground.settings import settings
 
 SHARD_ROWS, BEAM = 100_000, 12
 WORDS = np.array([f'{a}{b}{c}' for a in 'bdfgklmnprst' for b in ('a', 'e', 'i', 'o', 'u', 'ou', 'ai')

@@ -34,7 +34,7 @@ def zipf(n, rng):
 
 def own_sample(n):
     "References of the project's sample, again and again."
-    from paranmt_lab.settings import settings
+    from paranmt_lab.ground.settings import settings
     texts = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference.tolist()
     return (texts * (n // len(texts) + 1))[:n]
 
@@ -57,8 +57,8 @@ def peers(words, matrix):
 def ours(words, sentences, threads):
     "WORD, TRIGRAM and their tokenising alone."
     from paranmt_lab.encoders.sentence_encoder import build_encoder
-    from paranmt_lab.lookup import rows_of
-    from paranmt_lab.text import Vocabulary, char_ngrams
+    from paranmt_lab.tokens.lookup import rows_of
+    from paranmt_lab.tokens.text import Vocabulary, char_ngrams
     trigrams = Vocabulary.build(map(char_ngrams, sentences), TYPES)
     word, trigram = (build_encoder(f.upper(), {f: v}, DIM)
                      for f, v in (('word', Vocabulary(words)), ('trigram', trigrams)))
@@ -108,7 +108,7 @@ def table(found, n):
 
 def measure(threads, repetitions, n):
     from paranmt_lab.jobs.provenance import provenance
-    from paranmt_lab.text import tokenize
+    from paranmt_lab.tokens.text import tokenize
     facts = provenance()
     print(f"{facts['date']}, commit {facts['commit']}, {facts['device']}, {os.cpu_count()} CPUs; "
           f"threads: {threads}; {n:,} sentences, {repetitions} repetitions")

@@ -12,8 +12,8 @@ import sys
 import pandas as pd
 
 from kept import TRANSLATION, keep
-from paranmt_lab.models import open_model
-from paranmt_lab.translate.protocol import Decoding
+from paranmt_lab.engines.protocol import Decoding
+from paranmt_lab.ground.models import open_model
 from translation import sentences
 
 

@@ -22,18 +22,18 @@ import numpy as np
 import pandas as pd
 import torch
 
+from paranmt_lab.engines.ct2 import CTranslate2Engine, convert
+from paranmt_lab.engines.marian import MarianEngine
+from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.training import LstmLearner
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.ranks import Processes
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.jobs.workers import keep_freed_memory
-from paranmt_lab.settings import read_json, settings, write_json
-from paranmt_lab.translate.ct2 import CTranslate2Engine, convert
 from paranmt_lab.translate.data import divide, prepare, read_prepared
-from paranmt_lab.translate.marian import MarianEngine
-from paranmt_lab.translate.protocol import Decoding
 from paranmt_lab.translate.training import Seq2SeqLearner
 
 LSTM = GeneratorConfig('lstm', 'sample', 'en', pieces=1_000, dim=256, hidden=256, batch_tokens=2_000)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from paranmt_lab.ground.settings import read_json, write_json
 from paranmt_lab.jobs.provenance import commit, provenance
-from paranmt_lab.settings import read_json, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH, TRANSLATION = (ROOT / 'nbs/papers' / f'{name}.json' for name in ('speed', 'translation'))

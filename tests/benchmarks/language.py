@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from kept import ROOT, keep, peak
-from paranmt_lab.settings import settings
+from paranmt_lab.ground.settings import settings
 
 LANGUAGES = 'cs', 'de', 'en', 'es', 'fi', 'fr', 'ru', 'sv'
 DOMAINS = 'tatoeba', 'news', 'ntrex', 'wmt', 'multi30k', 'wesnoth'

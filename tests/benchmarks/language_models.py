@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from kept import ROOT, keep
 from paranmt_lab.filters.kneser_ney import estimate, read_arpa, write_arpa
-from paranmt_lab.settings import settings
-from paranmt_lab.text import tokenize
+from paranmt_lab.ground.settings import settings
+from paranmt_lab.tokens.text import tokenize
 
 TRAIN, TEST, ORDER = 40_000, 5_000, 3
 

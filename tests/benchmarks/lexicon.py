@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.lexicon.building import build_lexicon
 from paranmt_lab.lexicon.model import Lexicon, pair_scores, paraphrases
 from paranmt_lab.lexicon.shards import Conditions
-from paranmt_lab.settings import settings
 
 SHARD, TYPES = 100_000, 1_000_000
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kept import keep, peak
-from paranmt_lab.settings import settings
+from paranmt_lab.ground.settings import settings
 
 SIZE, SHARD, PAPER = 20_000, 100_000, 51_409_585  # rows of a batch, of a shard; pairs of ParaNMT-50M
 LENGTHS = 'reference_length', 'translation_length'
@@ -50,7 +50,7 @@ def ours(table, names):
 
 def plainly(table, orders):
     from paranmt_lab.filters.measures import overlap
-    from paranmt_lab.text import tokenize
+    from paranmt_lab.tokens.text import tokenize
     found = {n: np.empty(len(table), np.float32) for n in orders}
     lengths = np.empty((len(table), 2), np.float32)
     for i, (r, t) in enumerate(zip(*(table[side].to_pylist() for side in ('reference', 'translation')))):
@@ -126,7 +126,7 @@ SCORE = """
 import sys, time; sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from kept import peak
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.filters.scoring import score, score_batch
 corpus = Corpus(Path(sys.argv[2]))
 batch = next(corpus.batches(['source', 'reference', 'translation', 'translation_score'], 0, 100))
@@ -138,7 +138,7 @@ print(corpus.rows, time.perf_counter() - start, time.process_time() - cpu, befor
 
 
 def write(folder, n):
-    from paranmt_lab.corpus import Corpus
+    from paranmt_lab.corpora.corpus import Corpus
     corpus = Corpus.create(f'pairs-{n}', replace(settings(), workspace=Path(folder)))
     table = pairs(n, ('source', 'reference', 'hypothesis', 'system', 'source_lang'))
     table = table.append_column('translation_score', pa.array(-np.random.default_rng(0).gamma(2, .2, n), pa.float32()))

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from paranmt_lab.encoders.gran import Gran
 from paranmt_lab.encoders.recurrent import Lstm
-from paranmt_lab.text import Packed
+from paranmt_lab.tokens.text import Packed
 
 ROWS, DIM, HIDDEN, TRAINED, ENCODED = 50_000, 300, 150, 400, 200
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kept import peak
-from paranmt_lab.corpus import Corpus
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.selection import Range, Selection, select, selected_ids
-from paranmt_lab.settings import settings
 
 SHARD_ROWS = 200_000
 CHOICES = {

@@ -36,11 +36,11 @@ import pandas as pd
 import torch
 
 from kept import keep, peak, processor
-from paranmt_lab.corpus import Corpus, segment_of
+from paranmt_lab.corpora.corpus import Corpus, segment_of
 from paranmt_lab.encoders import scattered
+from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.provenance import commit
 from paranmt_lab.jobs.workers import keep_freed_memory
-from paranmt_lab.settings import settings
 from paranmt_lab.training import averages, deferred, loop
 from paranmt_lab.training.averages import AverageStep
 from paranmt_lab.training.config import train_config

@@ -70,7 +70,7 @@ def blstm(device, M, pairs):
     from dataclasses import replace
 
     import training
-    from paranmt_lab.fields import alter
+    from paranmt_lab.ground.fields import alter
     lab = replace(training.LAB, device=device)
     corpus = training.Corpus.create(f'blstm-{M}', lab)
     corpus.write_pairs(0, training.synthetic(pairs))

@@ -43,7 +43,7 @@ ISA = os.environ.get('CT2_FORCE_CPU_ISA', '')  # instructions that CTranslate2 i
 
 def sentences(n):
     "Distinct Czech sentences with their references, and where they come from."
-    from paranmt_lab.settings import settings
+    from paranmt_lab.ground.settings import settings
     path = settings().resources / 'train' / 'bitext' / 'cs-en.parquet'
     if not path.exists():
         rows = pd.read_csv(settings().sample / 'bitext.cs-en.tsv', sep='\t', quoting=3)
@@ -57,9 +57,9 @@ def sentences(n):
 
 def bare(rows, o):
     "translate_batch alone, on batches cut before the clock starts, in memory that is kept, as the driver does."
+    from paranmt_lab.engines.protocol import Decoding, length_limit
+    from paranmt_lab.ground.models import open_model
     from paranmt_lab.jobs.workers import keep_freed_memory
-    from paranmt_lab.models import open_model
-    from paranmt_lab.translate.protocol import Decoding, length_limit
     keep_freed_memory()
     engine = open_model(f'ct2:{o.short or o.model}:{o.type}')
     size = -(-len(rows) // o.shares)
@@ -73,11 +73,11 @@ def bare(rows, o):
 
 
 def driver(rows, o):
-    from paranmt_lab.corpus import Corpus
-    from paranmt_lab.models import open_model
-    from paranmt_lab.settings import settings
+    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.engines.protocol import Decoding
+    from paranmt_lab.ground.models import open_model
+    from paranmt_lab.ground.settings import settings
     from paranmt_lab.translate.driver import translate_corpus
-    from paranmt_lab.translate.protocol import Decoding
     with tempfile.TemporaryDirectory() as folder:
         lab = replace(settings(), workspace=Path(folder), workers=o.processes)
         bitext = Corpus.create('bitext', lab)
@@ -93,8 +93,8 @@ def driver(rows, o):
 def transformers(rows, o):
     import torch
 
-    from paranmt_lab.models import open_model
-    from paranmt_lab.translate.protocol import Decoding, cut_batches, length_limit
+    from paranmt_lab.engines.protocol import Decoding, cut_batches, length_limit
+    from paranmt_lab.ground.models import open_model
     torch.set_num_threads(o.threads)
     engine, decoding = open_model(f'hf:{o.model}'), Decoding(o.beam)
     parts = sorted((part for text in rows.source for part in engine.pieces.cut(text)[0]), key=len, reverse=True)
@@ -137,8 +137,8 @@ def work(o):
 
 def with_shortlist(o, folder):
     "The model with a shortlist of what the other domains of the bitext hold."
-    from paranmt_lab.models import open_model
-    from paranmt_lab.settings import settings
+    from paranmt_lab.ground.models import open_model
+    from paranmt_lab.ground.settings import settings
     from paranmt_lab.translate.shortlist import learn_candidates, make_shortlist
     path, engine = settings().resources / 'train' / 'bitext' / 'cs-en.parquet', open_model(f'ct2:{o.model}')
     rows = (pd.read_parquet(path).query('corpus not in @DOMAINS') if path.exists()

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from paranmt_lab.models import open_model
-from paranmt_lab.translate.protocol import Decoding, length_limit
+from paranmt_lab.engines.protocol import Decoding, length_limit
+from paranmt_lab.ground.models import open_model
 from translation import sentences
 
 EVERY = {1: 1, 4: 3, 12: 8}  # beam to which sentences are taken

@@ -1,0 +1,272 @@
+"""The command line as people meet it: start-up time, helps, tables, errors."""
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+
+from command import paranmt as run_command
+from paranmt_lab import __version__
+from paranmt_lab.cli.main import COMMANDS, LazyCommand, app
+from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.filters.scoring import score
+from paranmt_lab.ground.settings import settings, write_json
+from paranmt_lab.jobs.progress import Progress
+
+HEAVY = ('torch', 'numba', 'scipy', 'sqlalchemy', 'transformers', 'ctranslate2', 'sentencepiece',
+         'sklearn', 'umap', 'altair', 'streamlit', 'ray')
+
+
+@pytest.fixture
+def paranmt(tmp_path):
+    """Runs a command in a workspace of its own."""
+    def run(line, **variables):
+        return run_command(line, **dict(PARANMT_WORKSPACE=str(tmp_path / 'data'), COLUMNS='80') | variables)
+    return run
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Runs a command in a workspace of its own, in a process of its own."""
+    def run(line, **variables):
+        environment = os.environ | dict(PARANMT_WORKSPACE=str(tmp_path / 'data'), COLUMNS='80') | variables
+        words = [sys.executable, '-m', 'paranmt_lab', *shlex.split(line)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
+    return run
+
+
+def lazy_commands(group, words=()):
+    for name, command in group.commands.items():
+        if isinstance(command, LazyCommand): yield ' '.join([*words, name]), command
+        elif hasattr(command, 'commands'): yield from lazy_commands(command, [*words, name])
+
+
+def test_helps_without_their_modules_are_the_commands_own():
+    found = dict(lazy_commands(typer.main.get_command(app)))
+    assert set(found) == set(COMMANDS)
+    for words, command in found.items():
+        assert command.load().help.startswith(command.help), words
+
+
+@pytest.mark.parametrize('line, absent', [('--help', (*HEAVY, 'pandas', 'duckdb')),
+                                          ('translate --help', (*HEAVY, 'pandas', 'duckdb')),
+                                          ('select --help', (*HEAVY, 'pandas', 'duckdb')),
+                                          ('train --help', HEAVY), ('translate train --help', HEAVY), ('list', HEAVY)])
+def test_a_command_does_not_load_libraries_that_it_does_not_use(line, absent, tmp_path):
+    program = f'''
+import sys
+from paranmt_lab.cli.main import app
+app({line.split()}, standalone_mode=False)
+print('loaded:', [name for name in {absent} if name in sys.modules])'''
+    environment = os.environ | dict(PARANMT_WORKSPACE=str(tmp_path))
+    done = subprocess.run([sys.executable, '-c', program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-1] == 'loaded: []', done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('line, seconds', [('--help', 1), ('list', 3)])
+def test_start_up_is_quick(started, line, seconds):
+    """The best of three; on a quiet machine it is 0.2 s and 0.9 s."""
+    def once():
+        start = time.perf_counter()
+        assert started(line).returncode == 0
+        return time.perf_counter() - start
+    assert min(once() for _ in range(3)) < seconds
+
+
+@pytest.mark.parametrize('words', COMMANDS)
+def test_each_help_ends_with_an_example_that_is_understood(words):
+    command = dict(lazy_commands(typer.main.get_command(app)))[words].load()
+    example = re.fullmatch('Example: `(.+)`', command.epilog)[1]
+    assert example.startswith(f'paranmt {words}')
+    given = shlex.split(example)[1 + len(words.split()):]
+    command.make_context(words, given)
+
+
+def test_short_flags_version_and_completion(started, paranmt):
+    assert started('--version').stdout == f'paranmt {__version__}\n'
+    assert paranmt('-h').stdout == paranmt('--help').stdout
+    assert paranmt('select -h').returncode == 0
+    completed = started('', _PARANMT_COMPLETE='complete_bash', COMP_WORDS='paranmt corpus ', COMP_CWORD='2')
+    assert completed.stdout.split() == ['merge', 'deduplicate', 'sample', 'export', 'import-paranmt', 'index']
+    assert '--install-completion' in paranmt('--help').stdout
+
+
+def test_options_of_train_stand_in_panels(paranmt):
+    shown = paranmt('train --help').stdout
+    titles = re.findall('╭─ (.*?) ─', shown)
+    assert titles == ['Arguments', 'Options', 'Pairs', 'Model', 'Mega-batches and negatives', 'Loss and optimiser',
+                      'Run, development scores and checkpoints']
+    assert re.search('╭─ Options ─+╮\n│ --preset .*\n(│  .*\n)*│ --help .*\n╰', shown)  # all others have a panel
+
+
+def one_line(done, code=1):
+    """What a refused command says: one line, and no traceback."""
+    assert done.returncode == code and 'Traceback' not in done.stderr, done.stderr
+    [line] = done.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize('where', ['rnk = 1', 'rank =', 'rank = one', 'reference > 3', 'rank = 1; DROP TABLE pairs',
+                                   "rank = 'x", '1 = 1) OR (1'])
+def test_a_mistake_in_sql_is_one_line_with_what_to_do(paranmt, tmp_path, where):
+    bitext = tmp_path / 'talk.tsv'
+    bitext.write_text('reference\ttranslation\nThe tram is late.\tThe tram came late.\n', encoding='utf-8')
+    assert paranmt(f'import talk {bitext}').returncode == 0
+    said = one_line(paranmt(f'annotate new first talk --measure none --where {shlex.quote(where)}'))
+    assert repr(where) in said and 'columns are pair_id, segment' in said
+
+
+@pytest.mark.parametrize('port', ['70000', '-1', '0x50', 'http'])
+def test_a_port_out_of_range_is_refused_before_the_app_starts(paranmt, port):
+    done = paranmt(f'app --port {port}')
+    assert done.returncode == 2 and "Invalid value for '--port'" in done.stderr.replace('--port:', "'--port'")
+
+
+@pytest.mark.parametrize('words, mine', [([], True), (['--share'], False)])
+def test_the_app_listens_on_this_machine_alone_unless_shared(words, mine, tmp_path):
+    """Asks the operating system on which addresses the app's process listens."""
+    psutil = pytest.importorskip('psutil')
+    environment = os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), COLUMNS='200')
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, '-m', 'paranmt_lab', 'app', '--port', str(port), *words]
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with subprocess.Popen(command, env=environment, **pipes) as app_process:
+        try:
+            found, end = set(), time.time() + 60
+            while not found and time.time() < end and app_process.poll() is None:
+                time.sleep(0.2)
+                open_ports = psutil.Process(app_process.pid).net_connections()
+                found = {c.laddr.ip for c in open_ports if c.status == 'LISTEN' and c.laddr.port == port}
+        finally: app_process.terminate()
+        output = app_process.stdout.read()
+    assert found, output
+    assert (found <= {'127.0.0.1', '::1'}) == mine
+    assert ('there is no login' in output) != mine
+
+
+def test_streamlit_run_listens_on_this_machine_alone():
+    config = tomllib.loads((Path(__file__).parents[2] / '.streamlit/config.toml').read_text(encoding='utf-8'))
+    assert config['server']['address'] == 'localhost'
+
+
+def test_an_error_that_was_not_foreseen_keeps_its_traceback_in_a_file(paranmt, tmp_path):
+    program = """
+import sys
+from paranmt_lab import cli, cli_workspace
+cli.app.command('broken')(lambda: {}['fluency'])
+sys.argv = ['paranmt', *sys.argv[1:], 'broken']
+cli.main()"""
+    def run(*words, **more):
+        command = [sys.executable, '-c', program, *words]
+        return subprocess.run(command, env=os.environ | more, capture_output=True, text=True)
+
+    done = run()
+    first, second = done.stderr.splitlines()
+    file = Path(re.search(r'(/\S+\.txt)', second)[1])
+    assert done.returncode == 1 and first == "KeyError: 'fluency'" and 'Traceback' in file.read_text()
+    file.unlink()
+    for shown in (run('--debug'), run(PARANMT_DEBUG='1')):
+        assert 'Traceback' in shown.stderr and '.txt' not in shown.stderr
+
+
+def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capfd, monkeypatch):
+    now = [1_000.]
+    monkeypatch.setattr('paranmt_lab.jobs.progress.time.time', lambda: now[0])
+    with Progress(400, 'pairs') as progress:
+        for _ in range(40):
+            now[0] += 1
+            progress.advance(10, loss=.25)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 4 and lines[0] == '100 of 400 pairs, 10.0 pairs/s, 10 s, 30 s left, loss 0.25'
+    with Progress(400, 'pairs') as quick: quick.advance(400)
+    with Progress(400, 'pairs', show=False) as quiet:
+        now[0] += 20
+        quiet.advance(400)
+    assert capfd.readouterr().err == ''
+
+
+NAME = 'tram-and-bus-talk-of-june-2026'
+
+
+@pytest.fixture(scope='module')
+def scored_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('scored')
+    s = replace(settings(), workspace=folder)
+    corpus = Corpus.create(NAME, s)
+    corpus.write_pairs(0, pd.DataFrame(dict(
+        reference=['The tram is late again.'] * 1234, translation='The tram came late.')))
+    score(corpus, ['reference_length', 'translation_length', 'unigram_overlap', 'trigram_overlap'], workers=1)
+    return folder
+
+
+@pytest.fixture
+def scored(scored_once, tmp_path):
+    """A workspace with a scored corpus."""
+    return shutil.copytree(scored_once, tmp_path / 'data')
+
+
+@pytest.mark.parametrize('columns', ['40', '80', '200'])
+def test_names_and_numbers_are_whole_at_any_width(paranmt, scored, columns):
+    listed = paranmt('list', COLUMNS=columns)
+    assert listed.returncode == 0
+    assert re.search(f'{NAME} +1,234 +1 ', listed.stdout)
+    shown = paranmt(f'score {NAME}  reference_length trigram_overlap', COLUMNS=columns)
+    assert re.search(r'reference_length +1,234 +0 +6\.000 +6\.000 +6\.000 +0\.000', shown.stdout)
+    drawn = paranmt(f'corpus sample few-{columns} {NAME} --n 5', COLUMNS=columns)
+    assert re.search(rf'few-{columns} +5 +1 ', drawn.stdout)
+    assert '…' not in listed.stdout + shown.stdout + drawn.stdout
+
+
+def test_a_corpus_that_cannot_be_read_is_listed_and_the_others_too(paranmt, scored):
+    shutil.copytree(scored / f'corpora/{NAME}', scored / 'corpora/torn')
+    next((scored / 'corpora/torn/pairs').glob('*.parquet')).write_bytes(b'PAR1')
+    shutil.copytree(scored / f'corpora/{NAME}', scored / 'corpora/half-written')
+    (scored / 'corpora/half-written/manifests/score-trigram_overlap.json').write_text('[1, 2]')
+    (scored / 'corpora/elsewhere').symlink_to(scored / f'corpora/{NAME}')
+    done = paranmt('list', COLUMNS='300')
+    assert done.returncode == 0 and re.search(f'{NAME} +1,234 ', done.stdout)
+    reasons = {'torn': 'Parquet', 'half-written': 'score-trigram_overlap.json', 'elsewhere': 'a link to'}
+    for name, why in reasons.items():
+        assert re.search(f'^{name} cannot be read: .*({why})', done.stdout, re.M), done.stdout
+
+
+def test_a_stopped_job_is_listed_with_the_command_that_goes_on(paranmt, scored):
+    folder = scored / 'runs/first'
+    folder.mkdir(parents=True)
+    write_json(folder / 'config.json', dict(name='first', corpus=NAME, model='WORD'))
+    command = f'paranmt train first {NAME} --epochs 3'
+    write_json(folder / 'progress.json', dict(status='stopped', what='pairs', done=400, total=4996, command=command))
+    shown = paranmt('list', COLUMNS='300').stdout
+    assert f'runs/first: stopped at 400 of 4,996 pairs; to resume: {command}' in shown
+
+
+@pytest.mark.parametrize('line, remedy', [
+    ('evaluate token-overlp --tasks STS17', 'the baselines are token-overlap, organisers-overlap, bleu'),
+    ('select few short --max-length 9', 'give `paranmt score few reference_length translation_length` first')])
+def test_an_error_names_what_to_do_instead(paranmt, tmp_path, line, remedy):
+    s = replace(settings(), workspace=tmp_path / 'data')
+    Corpus.create('few', s).write_pairs(0, dict(reference=['It rains.'], translation=['Rain.']))
+    assert remedy in one_line(paranmt(line))
+
+
+def test_without_a_figure_there_is_no_empty_table(paranmt, tmp_path):
+    done = paranmt('evaluate token-overlap --tasks STS17 --protocols --no-paper', PARANMT_RESOURCES=str(tmp_path))
+    assert 'Ours:' not in done.stdout and 'not available, not available' not in ' '.join(done.stdout.split())
+    assert 'no table of protocols' in done.stdout and 'Not available here: STS17' in done.stdout
+
+
+def test_graded_pairs_that_are_not_there_are_an_error(paranmt):
+    done = paranmt('evaluate token-overlap --tasks SICK --graded nosuch.tsv')
+    assert done.returncode == 1 and 'nosuch.tsv' in one_line(done)
