@@ -1,13 +1,13 @@
-"""The app: registers its pages. Each page is a function of `paranmt_lab.pages`, written in nbs/62_pages.*.ipynb."""
+"""The app: registers its pages. Each page is a function of `paranmt_lab.pages`, written in nbs/6_showing/pages/."""
 from pathlib import Path
 
 import streamlit as st
 
+from paranmt_lab.components import access
 from paranmt_lab.components.links import know_pages, name_tab
 from paranmt_lab.components.parts import show_errors
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.pages import (
-    access,
     agreement,
     annotate,
     back_translation,

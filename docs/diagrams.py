@@ -85,7 +85,9 @@ def diagrams():
         cells = json.loads(path.read_text(encoding='utf-8'))['cells']
         text = '\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
         for number, source in enumerate(FENCE.findall(text)):
-            yield path.stem + (f'-{number}' if number else ''), source
+            name = path.stem.lstrip('0123456789_')
+            if path.parents[1].parent.name == 'nbs': name = f'{path.parent.name}.{name}'  # of a package
+            yield name + (f'-{number}' if number else ''), source
 
 
 def picture_of(source):

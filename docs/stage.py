@@ -17,8 +17,8 @@ from diagrams import with_pictures
 
 ROOT = Path(__file__).parents[1]
 PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'data/models/*/README.md',
-         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/images/*', 'docs/images/*',
-         'docs/images/diagrams/*', 'LICENSE']
+         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/[0-9]_*/*/*.ipynb', 'nbs/images/*',
+         'docs/images/*', 'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
 GUIDE = ['docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation', 'docs/python',
          'docs/settings', 'docs/team', 'docs/notebooks', 'nbs/GLOSSARY']
@@ -175,6 +175,15 @@ def show(notebook, up):
     notebook.write_text(json.dumps(content, ensure_ascii=False), encoding='utf-8')
 
 
+def floor_page(folder, floor, name):
+    "Write the page of a floor: the notebooks of each package."
+    page = [f'# {floor} {name}\n']
+    for package in sorted((ROOT / 'nbs').glob(f'{floor}_*/*/')):
+        books = [f'/{f.relative_to(ROOT).with_suffix("")}' for f in sorted(package.glob('*.ipynb'))]
+        page += [f'## {package.name}\n', toctree(books)]
+    (folder / f'nbs/floor{floor}.md').write_text('\n'.join(page), encoding='utf-8')
+
+
 def stage(folder):
     "Write the sources of the site into an empty folder."
     shutil.rmtree(folder, ignore_errors=True)
@@ -184,8 +193,7 @@ def stage(folder):
         shutil.copy(file, target)
         if target.suffix == '.ipynb': show(target, '../' * (len(file.relative_to(ROOT).parts) - 1))
     for floor, name in enumerate(FLOORS):
-        books = [f'/nbs/{f.stem}' for f in sorted((ROOT / 'nbs').glob(f'{floor}*.ipynb'))]
-        (folder / f'nbs/floor{floor}.md').write_text(f'# {floor} {name}\n\n{toctree(books)}', encoding='utf-8')
+        floor_page(folder, floor, name)
     papers = [f'/nbs/papers/{f.stem}' for f in sorted((ROOT / 'nbs/papers').glob('*.ipynb'))]
     (folder / 'nbs/papers/index.md').write_text(f'# Tables of the papers\n\n{toctree(papers)}', encoding='utf-8')
     cards = [str(f.relative_to(ROOT).with_suffix('')) for f in sorted((ROOT / 'data').glob('**/README.md'))

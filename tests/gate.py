@@ -18,7 +18,6 @@ MINUTE = 60  # seconds that `quick` may take
 
 RENEWALS = {
     'list of notebooks on the first page': [sys.executable, 'tests/test_notebooks.py'],
-    'layers in pyproject.toml': [sys.executable, 'tests/test_architecture.py'],
     'slim pictures': [sys.executable, 'tests/pictures.py'],
     'clean notebooks': [BIN / 'nbdev_clean'],
     'library as the notebooks export it': [BIN / 'nbdev_export'],
@@ -104,10 +103,10 @@ def modules_of(notebooks):
 
 def tests_of(files):
     "Commands for what was changed: tests that were edited, notebooks, and tests that import the notebooks' modules."
-    tests = [f for f in files if re.fullmatch(r'tests/test_\w+\.py', f)]
-    notebooks = [f for f in files if re.fullmatch(r'nbs/\d[^/]*\.ipynb', f)]
+    tests = [f for f in files if re.fullmatch(r'tests/(?:\w+/)?test_\w+\.py', f)]
+    notebooks = [f for f in files if re.fullmatch(r'nbs/\d_\w+/\w+/\d\d_\w+\.ipynb', f)]
     named = '|'.join(re.escape(module) for module in modules_of(notebooks))
-    for path in sorted((ROOT / 'tests').glob('test_*.py')) if named else []:
+    for path in sorted((ROOT / 'tests').rglob('test_*.py')) if named else []:
         test = str(path.relative_to(ROOT))
         if test not in tests and re.search(rf'\b({named})\b', path.read_text(encoding='utf-8')): tests.append(test)
     yield from ((f, [BIN / 'nbdev_test', f, '--n-workers', '0']) for f in notebooks)

@@ -40,8 +40,7 @@ def counts(path):
 
 if __name__ == '__main__':
     limit = float(sys.argv[1]) if sys.argv[1:] else float('inf')
-    paths = [path for path in (ROOT / 'nbs').glob('*.ipynb')]
-    rows = [(path.stem, *counts(path)) for path in sorted(paths)]
+    rows = [(f'{path.parent.name}/{path.stem}', *counts(path)) for path in sorted((ROOT / 'nbs').glob('*/*/*.ipynb'))]
     rows = sorted((row for row in rows if row[1]), key=lambda row: row[2] / row[1])
     print(f"{'notebook':42} exported examples ratio  words")
     for name, exported, examples, words in rows:

@@ -1,62 +1,51 @@
-"""import-linter checks a contract written from the numbers of the notebooks: python tests/test_architecture.py"""
+"""The folders of notebooks, the packages of the library and the layers of import-linter are one order."""
 import ast
 import json
 import re
 import tomllib
 from graphlib import CycleError, TopologicalSorter
-from itertools import groupby
 from pathlib import Path
 
 import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYPROJECT = ROOT / 'pyproject.toml'
+NOTEBOOKS = sorted((ROOT / 'nbs').glob('[0-9]_*/*/*.ipynb'))
+LAYERS = tomllib.loads((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))['tool']['importlinter']['contracts'][0]
 
 
-def modules_by_number():
-    "Number in a notebook's name and the module it exports, the highest number first."
-    for path in sorted((ROOT / 'nbs').glob('[0-9]*.ipynb'), key=lambda p: (-int(p.name[:2]), p.name)):
-        for cell in json.loads(path.read_text(encoding='utf-8'))['cells']:
-            if match := re.search(r'#\|\s*default_exp\s+(\S+)', ''.join(cell['source'])):
-                yield int(path.name[:2]), 'paranmt_lab.' + match[1]
+def exported_module(path):
+    "The module that a notebook exports, such as `tokens.text`; None where it exports nothing."
+    for cell in json.loads(path.read_text(encoding='utf-8'))['cells']:
+        if match := re.search(r'#\|\s*default_exp\s+(\S+)', ''.join(cell['source'])): return match[1]
+    return None
 
 
-def floors():
-    "Modules of each number, the highest number first."
-    return [[module for _, module in floor] for _, floor in groupby(modules_by_number(), lambda pair: pair[0])]
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: f'{p.parent.name}/{p.stem}')
+def test_a_notebook_is_named_as_its_module(path):
+    assert exported_module(path) in (f'{path.parent.name}.{path.stem[3:]}', None)
+    assert re.fullmatch(r'\d\d_[a-z0-9_]+', path.stem), 'two digits of the reading order, then the name'
 
 
-def as_toml(rows):
-    "The layers: a colon lets modules of a row import each other; a long row is a string over several lines."
-    lines = []
-    for row in rows:
-        line = f'    "{" : ".join(row)}",'
-        if len(line) > 120: line = '    """\\\n        ' + ' : \\\n        '.join(row) + '""",'
-        lines.append(line)
-    return 'layers = [\n' + '\n'.join(lines) + '\n]\n'
+def test_two_notebooks_of_a_package_have_two_numbers():
+    places = [(path.parent, path.stem[:2]) for path in NOTEBOOKS]
+    assert len(set(places)) == len(places)
 
 
-def renewed(text):
-    "The text of pyproject.toml with the layers as the notebooks are now."
-    return re.sub(r'^layers = \[\n.*?^\]\n', lambda _: as_toml(floors()), text, flags=re.M | re.S)
+def test_the_layers_are_the_folders():
+    "Every package is a layer, and a floor's packages come after those of the floors above it."
+    floors = {path.parent.name: int(path.parents[1].name[0]) for path in NOTEBOOKS}
+    assert sorted(LAYERS['layers']) == sorted(floors)
+    order = [floors[package] for package in LAYERS['layers']]
+    assert order == sorted(order, reverse=True)
 
 
-def test_the_contract_is_that_of_the_notebooks():
-    text = PYPROJECT.read_text(encoding='utf-8')
-    assert text == renewed(text), 'to renew the layers of pyproject.toml: python tests/test_architecture.py'
-
-
-def test_a_long_row_is_read_as_a_short_one():
-    rows = [['top'], [f'paranmt_lab.pages.page_{i}' for i in range(9)], ['ground']]
-    assert tomllib.loads(as_toml(rows))['layers'] == [' : '.join(row) for row in rows]
-
-
-def test_modules_of_a_number_do_not_import_in_circles():
-    "import-linter checks what lies between two numbers; inside one any order will do, but there must be one."
+def test_modules_of_a_package_do_not_import_in_circles():
+    "import-linter compares packages; inside one any order will do, but there must be one."
     graph = grimp.build_graph('paranmt_lab', cache_dir=None)
-    for floor in floors():
-        imports = {module: graph.find_modules_directly_imported_by(module) & set(floor) for module in floor}
+    for package in LAYERS['layers']:
+        modules = graph.find_children(f'paranmt_lab.{package}')
+        imports = {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
         TopologicalSorter(imports).prepare()
 
 
@@ -97,9 +86,3 @@ def test_code_asks_what_a_model_offers_and_not_which_it_is():
     assert {'Average', 'Gran', 'CompiledStepper', 'MarianEngine'} <= kinds
     asked = {name: classes for name, tree in trees.items() if (classes := asked_classes(tree) & kinds)}
     assert asked == {'encoders/layers.py': {'Layer'}}  # a walk through the parts of a layer
-
-
-if __name__ == '__main__':
-    before = PYPROJECT.read_text(encoding='utf-8')
-    after = renewed(before)
-    if after != before: PYPROJECT.write_text(after, encoding='utf-8')  # make installs again when the file is younger

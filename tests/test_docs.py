@@ -38,9 +38,9 @@ def test_every_diagram_has_its_picture(diagrams):
     lacking = [name for name, source in found.items() if not diagrams.picture_of(source)]
     assert lacking == [], 'draw them: python docs/diagrams.py'
     assert sorted(found) == sorted(path.stem for path in diagrams.PICTURES.glob('*.svg'))
-    source = found['project/01_lineage']
+    source = found['project.lineage']
     page = diagrams.with_pictures(f'before\n\n```mermaid\n{source}```\n\nafter', '../docs/images/diagrams')
-    assert '](../docs/images/diagrams/46_project.lineage.svg)' in page and 'mermaid' not in page
+    assert '](../docs/images/diagrams/project.lineage.svg)' in page and 'mermaid' not in page
     assert diagrams.with_pictures('```mermaid\nflowchart LR\n  new\n```', '.').startswith('```mermaid')  # not drawn
 
 

@@ -14,7 +14,7 @@ import wording
 def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, 'ROOT', tmp_path)
     notebook = tmp_path / 'nbs/0_ground/tokens/01_text.ipynb'
-    notebook.parent.mkdir()
+    notebook.parent.mkdir(parents=True)
     notebook.write_text('a')
     project = tmp_path / 'pyproject.toml'
     project.write_text('')
@@ -28,8 +28,9 @@ def test_a_file_that_is_renewed_is_named_with_what_to_do(tmp_path, monkeypatch):
 
 
 def test_a_changed_notebook_is_tested_with_the_tests_of_its_module():
-    titles = [title for title, _ in gate.tests_of(['nbs/0_ground/tokens/01_text.ipynb', 'tests/evaluation/test_sts.py', 'README.md'])]
-    assert titles[:2] == ['nbs/0_ground/tokens/01_text.ipynb', 'tests/evaluation/test_sts.py'] and 'tests/tokens/test_text.py' in titles
+    notebook, test = 'nbs/0_ground/tokens/01_text.ipynb', 'tests/evaluation/test_sts.py'
+    titles = [title for title, _ in gate.tests_of([notebook, test, 'README.md'])]
+    assert titles[:2] == [notebook, test] and 'tests/tokens/test_text.py' in titles
     assert 'tests/annotation/test_agreement.py' not in titles
 
 

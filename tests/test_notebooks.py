@@ -112,14 +112,14 @@ def pictures(path):
         if any(is_chart(value, names) for value in shown): yield cell, outputs
 
 
-@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: f'{p.parent.name}/{p.stem}')
 def test_a_cell_that_draws_stores_its_picture(path):
     bare = [cell for cell, outputs in pictures(path) if not any(DRAWN & set(o.get('data', {})) for o in outputs)]
     assert bare == [], f'run these cells and store what they draw: {bare}'
 
 
 def test_pictures_are_found():
-    assert sum(len(list(pictures(path))) for path in NBS.glob('60_charts.*.ipynb')) > 20
+    assert sum(len(list(pictures(path))) for path in NBS.glob('6_showing/charts/*.ipynb')) > 20
 
 
 def test_a_picture_loses_what_no_reader_sees():
@@ -141,7 +141,7 @@ def settings_left(path):
     return {name for name in changed if f"'{name}'" not in last}
 
 
-@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: f'{p.parent.name}/{p.stem}')
 def test_no_setting_outlives_a_notebook(path):
     """A process of `nbdev_test` runs one notebook after the other: the next would write into its database."""
     assert settings_left(path) == set(), 'take them out by os.environ.pop in the last code cell'
@@ -188,7 +188,8 @@ def undescribed(text):
             if not is_described: yield f'{name}({p.arg})'
 
 
-@pytest.mark.parametrize('path', sorted((ROOT / 'paranmt_lab').rglob('*.py')), ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', sorted((ROOT / 'paranmt_lab').rglob('*.py')),
+                         ids=lambda p: f'{p.parent.name}/{p.stem}')
 def test_every_parameter_is_described(path):
     assert list(undescribed(path.read_text(encoding='utf-8'))) == []
 
@@ -211,7 +212,7 @@ def with_lists(notebook):
         heading = cell['source'][0].rstrip()
         floor = heading.removeprefix('## ')[0]
         folders = {'T': 'tutorials/*.ipynb', 'E': 'papers/*.ipynb'}  # tutorials, experiments
-        files = sorted(NBS.glob(folders.get(floor, f'{floor}*.ipynb')))
+        files = sorted(NBS.glob(folders.get(floor, f'{floor}_*/*/*.ipynb')))
         cell['source'] = '\n'.join([heading, '', *map(entry, files)]).splitlines(keepends=True)
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + '\n'
 

@@ -63,7 +63,7 @@ def names_in(path):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store): name = node.id
         elif isinstance(node, ast.arg): name = node.arg
         else: continue
-        is_option = name in OPTIONS and path.stem.startswith('cli')
+        is_option = name in OPTIONS and 'cli' in path.parts
         if is_participle(name) and not is_option: yield node.lineno, name
 
 

@@ -34,13 +34,13 @@ GROUPS = {
     'lexicon': 'Paraphrases of words, counted in a corpus: build a lexicon, look words up.',
 }
 # Modules with commands, in the order of the help
-MODULES = ('cli_bitext', 'cli_translate', 'cli_judge', 'cli_judge_classifier', 'cli_judge_lm', 'cli_judge_calibrate',
-           'cli_statistics', 'cli_lexicon', 'cli_annotate', 'cli_train', 'cli_generate', 'cli_measure', 'cli_compare',
-           'cli_table', 'cli_neighbours', 'cli_fetch', 'cli_workspace', 'cli_project')
+MODULES = ('bitext', 'translate', 'judge', 'judge_classifier', 'judge_lm', 'judge_calibrate', 'statistics', 'lexicon',
+           'annotate', 'train', 'generate', 'measure', 'compare', 'table', 'neighbours', 'fetch', 'workspace',
+           'project')
 
 def _commands_of(module):
     "Words of each command of a module, its function, and the first sentence of its help."
-    name = f'paranmt_lab.{module}'
+    name = f'paranmt_lab.cli.{module}'
     for function in ast.parse(find_spec(name).loader.get_source(name)).body:
         for call in getattr(function, 'decorator_list', []):
             if ast.unparse(call.func) != 'command': continue
@@ -66,7 +66,7 @@ class LazyCommand(TyperCommand):
     def load(self):
         "The command with its options."
         module, _, group = self.place.partition('.')
-        command = typer.main.get_command(getattr(import_module(f'paranmt_lab.{module}'), group))
+        command = typer.main.get_command(getattr(import_module(f'paranmt_lab.cli.{module}'), group))
         return getattr(command, 'commands', {self.name: command})[self.name]
 
     def make_context(

@@ -136,7 +136,7 @@ def find_settings(
     "The nearest `settings.ini` that has a `[paranmt]` section."
     if path := os.environ.get('PARANMT_SETTINGS'): return Path(path)
     start = Path(start or Path.cwd()).resolve()
-    for folder in (start, *start.parents, Path(__file__).resolve().parents[1] if '__file__' in globals() else start):
+    for folder in (start, *start.parents, Path(__file__).resolve().parents[2] if '__file__' in globals() else start):
         file = folder / 'settings.ini'
         if file.is_file() and b'[paranmt]' in file.read_bytes().replace(b'\0', b''):
             return file # UTF-16 too, to be refused with a reason

@@ -235,7 +235,8 @@ def test_eight_processes_killed_at_random_lose_and_double_nothing(url, tmp_path,
     keep_campaign(log, Campaign('talk', overlap=overlap, guidelines=''), pairs(items))
     store._engine.cache_clear()
     done = subprocess.run([sys.executable, __file__, url, tmp_path, str(kills), '1'],
-                          env=os.environ | {'OMP_NUM_THREADS': '1'}, capture_output=True, text=True, timeout=1200)
+                          env=os.environ | {'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.pathsep.join(sys.path)},
+                          capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     # nothing was shown to anybody, 'locked' least of all
     assert [p.read_text() for p in tmp_path.glob('*.error')] == []
@@ -738,7 +739,8 @@ def test_a_discussion_is_written_down_on_the_page(url, tmp_path, monkeypatch):
         for k in range(3): submit(log, 'talk', who, next_item(log, 'talk', who).item, mark, 3, f'{k}')
     marks = ratings(log, 'talk')
     monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path)), monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
-    script = f"""from paranmt_lab.pages import access, agreement_common, agreement_disputes
+    script = f"""from paranmt_lab.components import access
+from paranmt_lab.pages import agreement_common, agreement_disputes
 agreement_common.show_outcome()
 agreement_disputes.show_item(access.open_log({url!r}), 'talk', 2, access.signed_in(must=False))"""
     at = AppTest.from_string(script, default_timeout=60)

@@ -164,10 +164,10 @@ def test_streamlit_run_listens_on_this_machine_alone():
 def test_an_error_that_was_not_foreseen_keeps_its_traceback_in_a_file(paranmt, tmp_path):
     program = """
 import sys
-from paranmt_lab import cli, cli_workspace
-cli.app.command('broken')(lambda: {}['fluency'])
+from paranmt_lab.cli import main, workspace
+main.app.command('broken')(lambda: {}['fluency'])
 sys.argv = ['paranmt', *sys.argv[1:], 'broken']
-cli.main()"""
+main.main()"""
     def run(*words, **more):
         command = [sys.executable, '-c', program, *words]
         return subprocess.run(command, env=os.environ | more, capture_output=True, text=True)

@@ -102,7 +102,8 @@ def test_a_merge_and_a_sample_leave_nothing_behind_after_a_kill(tmp_path, call):
     a, b = (Corpus.create(name, s) for name in 'ab')
     for corpus in (a, b): corpus.write_pairs(0, rows)
     kill_at("from dataclasses import replace\nfrom paranmt_lab.ground.settings import settings\n"
-            "from paranmt_lab.corpora.corpus import Corpus\nfrom paranmt_lab.corpora.derive import merge, sample_corpus\n"
+            "from paranmt_lab.corpora.corpus import Corpus\n"
+            "from paranmt_lab.corpora.derive import merge, sample_corpus\n"
             "s = replace(settings(), workspace=Path(sys.argv[1]))\n"
             "a, b = (Corpus.open(n, s) for n in 'ab')\nmove = os.replace\n"
             f"os.replace = lambda x, y: die() if 'part-00001.parquet' in str(y) else move(x, y)\n{call}", tmp_path)
