@@ -2,9 +2,11 @@
 import json
 import os
 import re
+import socket
 import sqlite3
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -44,6 +46,62 @@ def standing(workspace, campaign):
     last = {(item, who): (payload.get('state', state.get(kind, kind)), payload.get('strength'), payload.get('fluency'))
             for who, kind, item, payload in events(workspace, campaign) if kind not in ('commented', 'adjudicated')}
     return {k: v for k, v in last.items() if v[0] not in ('assigned', 'leased', 'expired')}
+
+
+class Connection:
+    "A way to a server on this machine by a port of its own, which can be cut, stalled, delayed, or lose what is sent."
+    def __init__(self, port):
+        self.port, self.pairs = port, []
+        self.mend()
+        self.door = socket.create_server(('127.0.0.1', 0))
+        self.address = f'http://127.0.0.1:{self.door.getsockname()[1]}'
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def mend(self): self.refuses = self.stalls = self.loses = self.late = 0.
+
+    def cut(self, seconds):
+        self.refuses = time.monotonic() + seconds
+        for pair in self.pairs: shut(pair)
+        self.pairs.clear()
+
+    def stall(self, seconds): self.stalls = time.monotonic() + seconds
+    def lose(self, seconds): self.loses = time.monotonic() + seconds
+    def delay(self, seconds): self.late = seconds
+
+    def listen(self):
+        "Pass on whatever comes by the door, until it is closed."
+        while True:
+            try: browser = self.door.accept()[0]
+            except OSError: return
+            if time.monotonic() < self.refuses:
+                browser.close()
+                continue
+            pair = browser, socket.create_connection(('127.0.0.1', self.port))
+            self.pairs.append(pair)
+            for source, target in (pair, pair[::-1]):
+                threading.Thread(target=self.pass_on, args=(source, target, source is browser), daemon=True).start()
+
+    def pass_on(self, source, target, of_browser):
+        "Bytes of one side for the other, until one of them is closed."
+        try:
+            while data := source.recv(65_536):
+                time.sleep(self.late)
+                while time.monotonic() < self.stalls: time.sleep(.02)
+                if of_browser and time.monotonic() < self.loses: break  # a stream that lacks bytes has to end
+                target.sendall(data)
+        except OSError: pass
+        shut((source, target))
+
+    def close(self):
+        self.door.close()
+        for pair in self.pairs: shut(pair)
+
+
+def shut(pair):
+    "Close both ends, also for a thread that waits for bytes."
+    for end in pair:
+        with suppress(OSError): end.shutdown(socket.SHUT_RDWR)
+        end.close()
 
 
 class Rater:

@@ -4,7 +4,9 @@
 const STRENGTH = [[1, 'not the same'], [2, 'roughly the same'], [3, 'the same meaning']];
 const FLUENCY = [[1, 'hardly English'], [2, 'one or two errors'], [3, 'no error']];
 const QWE = {q: 1, w: 2, e: 3};
-const PATIENCE = 4000; // milliseconds until the rater is told that the server is slow, and may press again
+const AGAIN = 1500; // milliseconds after which a message is sent again, until the server has acknowledged it
+const PATIENCE = 4000; // milliseconds until the rater is told that the server does not answer
+const BURST = 600; // milliseconds: a key so soon after one that was not taken belongs to the same answer
 
 function make(tag, fields = {}, ...children) {
   const element = document.createElement(tag);
@@ -28,25 +30,33 @@ function clock(seconds) {
 class Card {
   constructor(root, send, keys) {
     Object.assign(this, {root, send, keys, data: {}, marks: {}, mode: 'rate'});
-    Object.assign(this, {waiting: false, slow: false, source: false, marked: false});
+    Object.assign(this, {pending: null, slow: false, typed: null, source: false, marked: false});
+    Object.assign(this, {refused: -Infinity, sent: 0});
     this.hear = event => this.key(event);
     keys.addEventListener('keydown', this.hear, true);
   }
 
   close() {
     this.keys.removeEventListener('keydown', this.hear, true);
-    clearTimeout(this.timer);
+    this.acknowledge();
   }
 
   show(data) { // what Python sends; a new token is a new turn
     const fresh = data.token !== this.data.token || data.item !== this.data.item;
-    if (fresh) Object.assign(this, {marks: {}, mode: 'rate', source: false});
-    if (fresh || JSON.stringify(data.said) !== JSON.stringify(this.data.said)) {
-      this.waiting = this.slow = false;
-      clearTimeout(this.timer);
-    }
+    const answered = this.pending && data.heard === this.pending.id ? this.pending : null;
+    if (fresh || answered) Object.assign(this, {marks: {}, mode: 'rate', typed: null});
+    if (fresh) this.source = false;
+    if (answered && !fresh && answered.act === 'comment') Object.assign(this, {mode: 'comment', typed: answered.text});
+    if (answered) this.acknowledge();
     this.data = data;
     this.draw();
+  }
+
+  get waiting() { return this.pending !== null; }
+
+  acknowledge() {
+    clearInterval(this.timer);
+    Object.assign(this, {pending: null, slow: false});
   }
 
   can(act) { return !this.data.can || this.data.can.includes(act); }
@@ -55,14 +65,20 @@ class Card {
     return this.data.own ? {rate: 'revise', discard: 'retract'} : {rate: 'rate', discard: 'discard'};
   }
 
-  // ---- Messages and marks: while a message is on its way, nothing else is accepted
+  // ---- Messages and marks: one message at a time is sent, again and again until Python has heard it; meanwhile no
+  // other key is taken. Its token makes it one answer, however often it arrives.
 
   say(act, more = {}) {
     if (this.waiting || !this.can(act)) return;
-    this.waiting = true;
-    this.send({act, token: this.data.token, item: this.data.item, ...more});
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => { this.waiting = false; this.slow = true; this.draw(); }, PATIENCE);
+    const id = `${this.data.token}-${this.sent++}`, start = Date.now();
+    this.pending = {act, token: this.data.token, item: this.data.item, ...more, id};
+    this.send(this.pending);
+    this.timer = setInterval(() => {
+      this.send(this.pending);
+      if (this.slow || Date.now() - start < PATIENCE) return;
+      this.slow = true;
+      this.draw();
+    }, AGAIN);
     this.draw();
   }
 
@@ -74,6 +90,7 @@ class Card {
   }
 
   forget() {
+    if (this.waiting) return;
     this.marks = {};
     this.draw();
   }
@@ -90,7 +107,7 @@ class Card {
     this.draw();
   }
 
-  guidelines() { this.send({act: 'guidelines', token: this.data.token}); }
+  guidelines() { if (!this.waiting) this.send({act: 'guidelines', token: this.data.token}); }
 
   // ---- Keys: looked up at each press, since 1 is a strength, a fluency or a reason
 
@@ -102,7 +119,9 @@ class Card {
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
-    if (!event.repeat) act();
+    const now = performance.now();
+    if (this.waiting || now - this.refused < BURST) this.refused = now;
+    else if (!event.repeat) act();
   }
 
   action(key) { // the action of a key, if it has one now
@@ -209,7 +228,7 @@ class Card {
   note() {
     const save = () => {
       const text = this.root.querySelector('textarea').value;
-      this.mode = 'rate';
+      Object.assign(this, {mode: 'rate', typed: text});
       this.say('comment', {text});
     };
     const onkeydown = event => {
@@ -217,7 +236,7 @@ class Card {
       if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); save(); }
       if (event.key === 'Escape') this.enter('comment');
     };
-    const value = this.data.comment || '';
+    const value = this.typed === null ? this.data.comment || '' : this.typed;
     const field = make('textarea', {maxLength: 2000, rows: 2, value, 'aria-label': 'comment', onkeydown});
     const button = make('button', {onclick: save}, 'Save', make('kbd', {}, 'Enter'));
     return make('div', {className: 'scale'}, make('div', {className: 'label'}, 'Comment'), field, button);
@@ -262,7 +281,8 @@ class Card {
 
   told() {
     const said = this.data.said, right = said && said.right;
-    const late = 'No answer from the server yet, so this may not be saved. Press again: a second time does no harm.';
+    const late = 'No answer from the server yet. Your answer is kept here and sent again until it is saved: '
+      + 'leave this page open.';
     if (this.slow) return make('div', {className: 'told bad', role: 'alert'}, late);
     if (!said) return make('div', {className: 'told', role: 'status'});
     const fields = {className: 'told ' + (said.good ? 'good' : 'bad'), role: said.good ? 'status' : 'alert'};

@@ -7,7 +7,7 @@ __all__ = ['LONG', 'ACTS', 'differences', 'carry_out', 'Desk', 'card_data', 'Cha
 
 # %% ../../nbs/6_showing/components/02_rating.ipynb #96edee50
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from uuid import uuid4
 
@@ -91,13 +91,19 @@ class Desk:
     token: str = ''        # Of the next answer
     said: dict|None = None # The outcome of the last message, for the card
     own: int|None = None   # Item that the rater went back to; None: the pair of the queue
+    heard: str = ''        # Id of the last message, which acknowledges it
+    ids: set[str] = field(default_factory=set) # Of all messages
 
     def __post_init__(self): self.token = uuid4().hex
 
     def take(self,
         message:dict, # Of the card
     ):
-        "Carry a message out, and keep its outcome for the rater."
+        "Carry a message out, and keep its outcome for the rater; one that arrives again is only acknowledged again."
+        name = str(message.get('id') or '')[:100]
+        self.heard, is_again = name or self.heard, name in self.ids
+        if is_again: return
+        if name: self.ids.add(name)
         try:
             self.said = self.done(message)
             self.token = uuid4().hex
@@ -175,7 +181,7 @@ def card_data(
     place = desk.log, desk.campaign, desk.annotator
     own = _own_data(desk)
     now = own or next_item(*place)
-    data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, reasons=list(REASONS),
+    data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, heard=desk.heard, reasons=list(REASONS),
                 standing=_standing(progress(*place)), answers=answer_count(*place))
     if own: return data | own
     if isinstance(now, Empty): return data | dict(empty=asdict(now))
@@ -211,7 +217,7 @@ def dispute_data(
     waiting = in_dispute(chair.log, chair.campaign, but=chair.annotator)['item']
     n_decisions = len(adjudicated(chair.log, chair.campaign))
     standing = dict(done=n_decisions, left=len(waiting), pace=None, time_left=None)
-    data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, standing=standing)
+    data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, heard=chair.heard, standing=standing)
     data['can'] = ['rate', 'skip']
     left = [int(item) for item in waiting if item not in chair.passed]
     if not left: return data | dict(empty=dict(message='No disputes are left for you to decide.'))

@@ -48,7 +48,7 @@ class RatingCard(anywidget.AnyWidget):
             self.ready = True
         except OSError as e:
             notice = dict(text=f'{e}. Answers that were shown as saved are saved.', kind='trouble', good=False)
-            if self.data: self.data = self.data | dict(said=notice)
+            if self.data: self.data = self.data | dict(said=notice, heard=self.desk.heard)
 
     def __repr__(self): return f'RatingCard({self.desk.campaign}, {self.desk.annotator})'
 

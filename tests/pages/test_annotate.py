@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from paranmt_lab.ground.visible import visible
-from raters import CHROMIUM, Rater, events, made, standing
+from raters import CHROMIUM, Connection, Rater, events, made, standing
 
 SHOTS = Path(__file__).parents[1] / 'screenshots'
 
@@ -439,7 +439,7 @@ def test_full_disk(workspace, log, rater, app):
         ada.shot(SHOTS / 'annotate-full-disk.png')
         assert standing(workspace, name) == {(1, 'ada'): ('rated', 3, 3)}
     finally: resource.prlimit(app[1].pid, resource.RLIMIT_FSIZE, before)
-    ada.next('1')
+    ada.next('2', '1')
     assert ada.item() == 3 and standing(workspace, name) == {(1, 'ada'): ('rated', 3, 3), (2, 'ada'): ('rated', 2, 1)}
 
 
@@ -465,13 +465,13 @@ def test_database_gone(workspace, log, rater):
 
 
 def test_slow_server(workspace, log, rater, app):
-    "No answer for seconds: the rater is told and may press again, and it is one rating."
+    "No answer for seconds: the rater is told, another press changes nothing, and it is one rating."
     name = made(log, 'slow', 3, overlap=1)
     ada = rater().open(name, 'ada')
     os.kill(app[1].pid, signal.SIGSTOP)
     try:
         ada.keys('3', '2').until("c.querySelector('.told').innerText.includes('No answer')")
-        assert 'may not be saved' in ada.told()
+        assert 'sent again until it is saved' in ada.told()
         before = ada.text()
         ada.keys('2')
     finally: os.kill(app[1].pid, signal.SIGCONT)
@@ -481,6 +481,73 @@ def test_slow_server(workspace, log, rater, app):
     assert standing(workspace, name) == {(1, 'ada'): ('rated', 3, 2)}
     assert [k for _, k, *_ in events(workspace, name)].count('rated') == 1
     assert ada.item() == 2
+
+
+@pytest.fixture(scope='module')
+def connection(app):
+    "A connection to the app that a test can cut, stall and delay."
+    with closing(Connection(int(app[0].rpartition(':')[2]))) as connection: yield connection
+
+
+@pytest.fixture
+def remote(room, connection):
+    "A rater whose browser reaches the app through that connection."
+    connection.mend()
+    with closing(Rater(room, connection.address)) as rater: yield rater
+    connection.mend()
+
+
+TROUBLES = {
+    'cut': lambda c: c.cut(1.5),        # every connection is closed, and new ones are refused
+    'stalled': lambda c: c.stall(5.),   # nothing goes through, and nothing is lost
+    'delayed': lambda c: c.delay(1.7),  # everything comes late, so each message is sent twice
+    'lost': lambda c: c.lose(2.),       # nothing of the browser's arrives, and what was sent is gone
+}
+ANSWERS = {
+    'marks': (['3', '1'], ('rated', 3, 1)), 'reversed': (['1', '3'], ('rated', 1, 3)),
+    'discard': (['d', '2'], ('discarded', None, None))}
+
+
+# The others take two minutes more, with `-m soak`.
+OFTEN = [('cut', 'marks'), ('cut', 'reversed'), ('stalled', 'marks'), ('delayed', 'marks'), ('lost', 'discard')]
+EVERY = [pytest.param(t, a, marks=() if (t, a) in OFTEN else pytest.mark.soak) for t in TROUBLES for a in ANSWERS]
+
+
+@pytest.mark.parametrize('trouble, answer', EVERY)
+def test_a_broken_connection_saves_what_was_pressed(trouble, answer, workspace, log, remote, connection):
+    "The same keys pressed again and again over a broken connection are one answer, and the next pair is untouched."
+    keys, outcome = ANSWERS[answer]
+    name = made(log, f'{trouble}-{answer}', 3, overlap=1)
+    before = remote.open(name, 'ada').text()
+    TROUBLES[trouble](connection)
+    remote.keys(*keys)
+    for _ in range(8):
+        remote.tab.wait_for_timeout(250)
+        if remote.text() == before: remote.keys(*keys)
+    remote.until("!c.classList.contains('waiting') && c.querySelector('[data-side=reference]')?.textContent !== arg",
+                 before)
+    connection.mend()
+    remote.tab.wait_for_timeout(1200)  # what is late arrives
+    assert standing(workspace, name) == {(1, 'ada'): outcome}
+    assert remote.item() == 2 and remote.pressed() == []
+    remote.next('2', '2')
+    assert standing(workspace, name) == {(1, 'ada'): outcome, (2, 'ada'): ('rated', 2, 2)}
+    kinds = [kind for _, kind, *_ in events(workspace, name)]
+    assert sorted(kinds) == sorted(['assigned', outcome[0], 'assigned', 'rated', 'assigned'])
+
+
+@pytest.mark.parametrize('trouble', [t if t == 'cut' else pytest.param(t, marks=pytest.mark.soak) for t in TROUBLES])
+def test_a_comment_outlives_a_broken_connection(trouble, workspace, log, remote, connection):
+    name = made(log, f'{trouble}-comment', 2, overlap=1)
+    remote.open(name, 'ada').keys('c')
+    remote.tab.keyboard.type('The tense differs')
+    TROUBLES[trouble](connection)
+    remote.answered('Enter')
+    connection.mend()
+    assert [payload['text'] for _, kind, _, payload in events(workspace, name) if kind == 'commented'] == [
+        'The tense differs']
+    remote.next('3', '2')
+    assert standing(workspace, name)[1, 'ada'] == ('rated', 3, 2)
 
 
 def test_a_locked_database_is_waited_for(workspace, log, rater):
