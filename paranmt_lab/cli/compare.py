@@ -9,6 +9,7 @@ __all__ = ['compare_app', 'compare_', 'contamination_']
 from pathlib import Path
 
 from .terminal import command, command_group, open_corpus, show_note, show_table
+from ..ground.models import full_name
 from ..ground.settings import atomic, settings
 
 # %% ../../nbs/7_command/cli/15_compare.ipynb #00a57b74
@@ -89,5 +90,5 @@ def _keep_clean(names, overlap, s, source):
         rows = results_frame(clean_rows(open_system(name, s).similarity, overlap, s, source))
         if not len(rows): continue
         run = result_run(name, s)
-        record_results(run, run.name, rows)
+        record_results(run, run.name, rows, full_name(name), s)
         show_note(f"Run {run.name} keeps the tasks {', '.join(rows.task.unique())}.")

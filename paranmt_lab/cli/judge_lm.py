@@ -36,7 +36,6 @@ def judge_train_lm(
     for n in facts['fallback']:
         show_note(f'Too few {n}-grams to estimate discounts; KenLM\'s discounts for small data are used.', 'yellow')
     measure = f'lm_seen@{name}'
-    if force and measure in data.measures(): data.drop_measure(measure)
     score(data, ['lm_seen'], [f'lm:{name}'], workers=s.workers)
     count = data.count(where=f'"{measure}" = 1')
     if not data.count(where='translation IS NOT NULL'):

@@ -14,7 +14,7 @@ import typer
 
 from .terminal import command, command_group, open_corpus, show_note, show_table
 from ..ground.amounts import amount
-from ..ground.models import find_encoder, open_model, run_of
+from ..ground.models import find_encoder, full_name, open_model, run_of
 from ..ground.settings import Settings, check_overwrite, settings
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ def evaluate_system(
     run = None if name in (*BASELINES, *VECTORS) else run_of(name, s)
     if run: return evaluate_run(Run(run), s, tasks, pair_file, suites)
     system = _open(name, s)
-    name = getattr(system, 'identity', {}).get('name', name) # a model may be given by its folder
     results = evaluate(system, tasks, pair_file, s, suites) # an error here leaves no run behind
-    return record_results(Run.create(s.runs, name, dict(name=name, kind='evaluation')), name, results)
+    if name in (*BASELINES, *VECTORS): own, model = name, ''
+    else: own, model = system.identity['name'], full_name(name) # a model may be given by its folder
+    return record_results(Run.create(s.runs, own, dict(name=own, kind='evaluation')), own, results, model, s)
 
 def _open(name, s):
     "Open a system; the error names the baselines too."
@@ -253,12 +254,12 @@ def card_of(
     from paranmt_lab.corpora.corpus import list_corpora
     from paranmt_lab.encoders.export import model_card
     from paranmt_lab.evaluation.comparison import card_figures
-    from paranmt_lab.evaluation.results import read_results
+    from paranmt_lab.evaluation.results import current_results
     name, run = _run_of(folder, s)
     corpus_name = run.config.get('corpus') if run else None
     corpus = open_corpus(corpus_name, s) if corpus_name in list_corpora(s) else None
     results, own_card = run.folder / 'results.parquet' if run else None, folder / 'README.md'
-    if results and results.exists(): form['figures'] = card_figures(read_results(results))
+    if results and results.exists(): form['figures'] = card_figures(current_results(results, s))
     notes = own_card.read_text(encoding='utf-8') if own_card.exists() else ''
     return model_card(encoder, run, corpus, _selection_of(run, corpus), name=name, notes=notes, **form)
 

@@ -104,7 +104,7 @@ def rename_(
 
 @command(project_app, 'remove', example='paranmt remove sample-random')
 def remove_(
-    name:str, # Name of a corpus, run or model; KIND:NAME where several have it; CORPUS/NAME of a selection
+    name:str, # Name of a corpus, run or model; KIND:NAME where several have it; CORPUS/NAME of a selection or measure
     *,
     force:bool=False, # Remove it although other things were made of it
     yes:bool=False, # Do not ask

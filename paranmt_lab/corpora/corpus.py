@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from fastcore.basics import patch
 
 from ..ground.amounts import amount
-from ..ground.models import KINDS
+from ..ground.models import KINDS, is_replaced, served_kind
 from ..ground.settings import Settings, atomic, checksum, inside, read_object, safe_name, settings, write_json
 
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #b0e6358f
@@ -323,62 +323,6 @@ def write_pairs(self:Corpus,
                              'pairs are written once; use a new corpus name')
     return path
 
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #c3f69166
-@patch
-def _measure(self:Corpus, measure):
-    "Folder of a measure; a column of the pairs is not one."
-    if measure in PAIRS.names:
-        raise ValueError(f'{measure!r} is a column of the pairs and cannot be written or dropped as a measure')
-    return inside(self.folder, 'measures', safe_name(measure, 'measure'))
-
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #05c47abc
-@patch
-def write_measure(self:Corpus,
-    measure:str,            # Name, `measure@model` where it depends on a model
-    shard:int,              # Number of the shard
-    values:np.ndarray|list, # float[rows of the shard], NaN or None where there is no value
-) -> Path:                  # The file
-    "Write one measure of one shard, replacing an older one."
-    fact = self._fact(self.shard_path(shard))
-    if fact is None: raise ValueError(f'{self.name} has no shard {shard} to measure')
-    _, rows, sums = fact
-    column = _finite(pa.array(values, pa.float32(), from_pandas=True))
-    if len(column) != rows: raise ValueError(f'{measure}, shard {shard}: {len(column)} values for {rows} pairs')
-    field = pa.schema([(measure, pa.float32())], metadata={'pairs': sums})
-    with atomic(self._measure(measure) / _part(shard)) as part:
-        pq.write_table(pa.table([column], schema=field), part, compression='zstd', use_dictionary=False)
-    return self._measure(measure) / _part(shard)
-
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #9613b878
-@patch
-def _lacking(self:Corpus, measure, pairs):
-    have = self._facts(self._measure(measure))
-    return [_number(name) for name, fact in pairs.items() if name not in have or have[name][1:] != fact[1:]]
-
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #fbe282f0
-@patch
-def missing(self:Corpus,
-    measure:str, # Name of a measure
-) -> list[int]:  # Numbers of shards
-    "Shards whose measure is not there, or was computed from other pairs: what a stage still has to do."
-    return self._lacking(measure, self._facts(self.folder / 'pairs'))
-
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #7fc4947a
-@patch
-def measures(self:Corpus) -> list[str]: # Names, sorted
-    "Measures that every shard has."
-    names = sorted(p.name for p in self.folder.glob('measures/*') if p.is_dir())
-    pairs = self._facts(self.folder / 'pairs')
-    return [m for m in names if pairs and not self._lacking(m, pairs)]
-
-# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #b2ae8553
-@patch
-def drop_measure(self:Corpus,
-    measure:str, # Name of a measure
-):
-    "Delete a measure; nothing else changes."
-    shutil.rmtree(self._measure(measure), ignore_errors=True)
-
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #ffd68d2a
 @patch
 def write_manifest(self:Corpus,
@@ -442,6 +386,77 @@ def rejects(self:Corpus) -> pd.DataFrame: # Columns of `REJECTS`
     if wrong := _other_columns(_types(table.schema), _types(REJECTS)): raise ValueError(f'{path}: {wrong}; {remedy}')
     return table.to_pandas()
 
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #c3f69166
+@patch
+def _measure(self:Corpus, measure):
+    "Folder of a measure; a column of the pairs is not one."
+    if measure in PAIRS.names:
+        raise ValueError(f'{measure!r} is a column of the pairs and cannot be written or dropped as a measure')
+    return inside(self.folder, 'measures', safe_name(measure, 'measure'))
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #05c47abc
+@patch
+def write_measure(self:Corpus,
+    measure:str,            # Name, `measure@model` where it depends on a model
+    shard:int,              # Number of the shard
+    values:np.ndarray|list, # float[rows of the shard], NaN or None where there is no value
+) -> Path:                  # The file
+    "Write one measure of one shard, replacing an older one."
+    fact = self._fact(self.shard_path(shard))
+    if fact is None: raise ValueError(f'{self.name} has no shard {shard} to measure')
+    _, rows, sums = fact
+    column = _finite(pa.array(values, pa.float32(), from_pandas=True))
+    if len(column) != rows: raise ValueError(f'{measure}, shard {shard}: {len(column)} values for {rows} pairs')
+    field = pa.schema([(measure, pa.float32())], metadata={'pairs': sums})
+    with atomic(self._measure(measure) / _part(shard)) as part:
+        pq.write_table(pa.table([column], schema=field), part, compression='zstd', use_dictionary=False)
+    return self._measure(measure) / _part(shard)
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #d33cf5c0
+@patch
+def is_stale(self:Corpus,
+    measure:str, # Name of a measure
+) -> bool:       # Not if its model has been deleted
+    "Whether the model that computed a measure has been replaced under its name."
+    facts, files = self.manifest(f'score-{measure}'), self._facts(self._measure(measure))
+    model = facts.get('model')
+    if not isinstance(model, str) or not files: return False
+    try: identity = facts.get(served_kind(model), {})
+    except ValueError: return False # of a kind that this version does not know
+    since = min(stamp[2] for stamp, _, _ in files.values()) / 1e9
+    return is_replaced(model, identity, since, settings())
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #9613b878
+@patch
+def _lacking(self:Corpus, measure, pairs):
+    have = {} if self.is_stale(measure) else self._facts(self._measure(measure))
+    return [_number(name) for name, fact in pairs.items() if name not in have or have[name][1:] != fact[1:]]
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #fbe282f0
+@patch
+def missing(self:Corpus,
+    measure:str, # Name of a measure
+) -> list[int]:  # Numbers of shards
+    "Shards whose measure is absent, or was computed from other pairs or by a replaced model: what is still to do."
+    return self._lacking(measure, self._facts(self.folder / 'pairs'))
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #7fc4947a
+@patch
+def measures(self:Corpus) -> list[str]: # Names, sorted
+    "Measures that every shard has."
+    names = sorted(p.name for p in self.folder.glob('measures/*') if p.is_dir())
+    pairs = self._facts(self.folder / 'pairs')
+    return [m for m in names if pairs and not self._lacking(m, pairs)]
+
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #b2ae8553
+@patch
+def drop_measure(self:Corpus,
+    measure:str, # Name of a measure
+):
+    "Delete a measure and what its scoring said; nothing else changes."
+    shutil.rmtree(self._measure(measure), ignore_errors=True)
+    inside(self.folder, 'manifests', f"score-{safe_name(measure, 'measure')}.json").unlink(missing_ok=True)
+
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #bf362e75
 @patch
 def _checked(self:Corpus, measure, path):
@@ -490,6 +505,15 @@ def _measure_problems(self:Corpus, measure, facts):
     if not parts: return []
     return [f"measure {measure} is not whole; {'; '.join(parts)}{reason}; {_score_command(self.name, measure, facts)}"]
 
+# %% ../../nbs/0_ground/corpora/01_corpus.ipynb #ebbaf859
+@patch
+def stale(self:Corpus) -> dict[str, str]: # Measure to a sentence that says how to compute it again
+    "Measures whose model has been replaced."
+    names = sorted(p.name for p in self.folder.glob('measures/*') if p.is_dir())
+    facts = {m: self.manifest(f'score-{m}') for m in names if self.is_stale(m)}
+    return {m: f"measure {m} was computed before {of['model']} was replaced; {_score_command(self.name, m, of)}"
+            for m, of in facts.items()}
+
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #5effb12a
 @patch
 def _shard_table(self:Corpus, path, columns, groups=None):
@@ -516,6 +540,7 @@ def known(self:Corpus,
     if unknown := [c for c in columns or () if c not in have]:
         there = [p.name for p in self.folder.glob('measures/*') if p.name == unknown[0]]
         why = ''.join(f' ({text})' for m in there for text in self._measure_problems(m, self.manifest(f'score-{m}')))
+        why = why or ''.join(f' ({text})' for m, text in self.stale().items() if m in there)
         raise ValueError(f"{self.name} has no column {unknown[0]!r} complete in every shard{why}; "
                          f"it has {', '.join(have)}")
     return list(columns) if columns else have

@@ -25,7 +25,10 @@ ROWS = [c for c in PAIRS.names if c != 'pair_id']
 def shared_measures(
     corpora:Sequence[Corpus], # Corpora
 ) -> list[str]:               # Measures that all of them have
-    "Measures that can be carried along."
+    "Measures that can be carried along; one that its replaced model computed is an error."
+    stale = [f'corpus {c.name!r}: {text}, or delete it: `paranmt remove measure:{c.name}/{measure}`'
+             for c in corpora for measure, text in c.stale().items()]
+    if stale: raise ValueError('; '.join(stale))
     return sorted(set.intersection(*(set(c.measures()) for c in corpora)))
 
 # %% ../../nbs/0_ground/corpora/03_derive.ipynb #d5d58997
@@ -46,6 +49,27 @@ def _cut(batches, keep, shard_rows):
         if len(rows): parts, count = [*parts, rows], count + len(rows)
     if parts: yield pa.concat_tables(parts, promote_options='permissive')
 
+# %% ../../nbs/0_ground/corpora/03_derive.ipynb #be524a90
+_OF_SCORING = ('status', 'inputs', 'made', 'pairs', 'no_value', 'low', 'high', 'mean', 'sd') # of one corpus alone
+
+def _maker(corpora, measure):
+    "The maker of a measure: its version and its model; empty for one that no scoring made."
+    scorings = [c.manifest(f'score-{measure}') for c in corpora]
+    makers = [{k: v for k, v in facts.items() if k not in (*_OF_SCORING, 'notes')} for facts in scorings]
+    notes = list(dict.fromkeys(note for facts in scorings for note in facts.get('notes', [])))
+    for corpus, maker in zip(corpora, makers):
+        if maker == makers[0]: continue
+        raise ValueError(f"{corpora[0].name} and {corpus.name} have {measure!r} by different makers "
+                         f"({makers[0] or 'unknown'} and {maker or 'unknown'}): score one again, or delete its column: "
+                         f'`paranmt remove measure:{corpus.name}/{measure}`')
+    return makers[0] | (dict(notes=notes) if notes else {})
+
+def _say_maker(corpus, measure, maker):
+    "Leave the manifest of a scoring beside a column that was carried along."
+    if not maker: return
+    end = dict(status='finished', inputs=corpus.checksums, made=provenance())
+    corpus.write_manifest(f'score-{measure}', maker | corpus.summary(measure) | end)
+
 # %% ../../nbs/0_ground/corpora/03_derive.ipynb #366d89eb
 def _facts(corpora, name, operation, shard_rows):
     "Facts that decide the content of a new corpus, after all checks that are possible before."
@@ -55,8 +79,9 @@ def _facts(corpora, name, operation, shard_rows):
     if name in {c.name for c in corpora}:
         raise ValueError(f'{name!r} cannot be made of itself; give the new corpus another name')
     require_whole(*corpora, measures=True)
+    measures = {measure: _maker(corpora, measure) for measure in shared_measures(corpora)}
     inputs = {c.name: fingerprint(c.checksums) for c in corpora}
-    facts = dict(operation=operation, shard_rows=shard_rows, inputs=inputs, measures=shared_measures(corpora),
+    facts = dict(operation=operation, shard_rows=shard_rows, inputs=inputs, measures=measures,
                  licence=licences(corpora))
     return json.loads(json.dumps(facts))
 
@@ -71,7 +96,7 @@ def derive(
 ) -> Corpus:                  # The new corpus
     "Write some rows of some corpora, and their measures, as a new corpus."
     facts = _facts(corpora, name, operation, shard_rows)
-    out, measures = Corpus.create(name, s), facts['measures']
+    out, measures = Corpus.create(name, s), list(facts['measures'])
     before = {k: v for k, v in out.manifest('derive').items() if k in facts}
     if (before or out.shards) and before != facts:
         raise ValueError(f'corpus {name!r} is there and was made otherwise; give the new one another name')
@@ -84,6 +109,7 @@ def derive(
         out.write_pairs(shard, table.select(ROWS))
         for m in measures: out.write_measure(m, shard, table[m].to_numpy())
     end = dict(status='finished', pairs=out.rows, checksums=out.checksums, command=typed_command(), made=provenance())
+    for measure, maker in facts['measures'].items(): _say_maker(out, measure, maker)
     out.write_manifest('derive', facts | end)
     return out
 

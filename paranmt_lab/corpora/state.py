@@ -55,7 +55,7 @@ def state_of(
     corpus:Corpus, # A corpus
 ) -> State:        # Its state
     "How far a corpus is, and whether its files are whole."
-    problems = corpus.problems()
+    problems, stale = corpus.problems(), list(corpus.stale().values())
     try:
         stage, facts = corpus.maker()
         if stage and unfinished(stage, facts):
@@ -63,7 +63,7 @@ def state_of(
             return making._replace(notes=making.notes + problems)
         if not corpus.shards and not problems: return State('empty', [])
     except ValueError as e: problems = problems or [str(e)]
-    return State('damaged' if problems else 'finished', problems)
+    return State('damaged' if problems else 'finished', problems + stale)
 
 # %% ../../nbs/0_ground/corpora/02_state.ipynb #060c941a
 def require_whole(

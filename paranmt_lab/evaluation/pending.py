@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from .results import NOT_AVAILABLE, read_results, record_results
+from .results import NOT_AVAILABLE, read_results, record_results, results_frame
 from .sts import FIGURES, SETS, SMT, YEARLY, sts_sets
 from .tasks import TASKS, choose_tasks, evaluate
 from ..ground.models import full_name, identity_of, open_model, run_of
-from ..ground.settings import Settings, read_json, write_json
+from ..ground.settings import Settings, read_json
 from ..jobs.provenance import fingerprint
 from ..jobs.run import Run
 from ..jobs.workers import worker_pool
@@ -40,11 +40,10 @@ def pending_tasks(
     tasks:Sequence[str],  # Names of tasks
 ) -> list[str]:           # Those without figures
     "Tasks without figures of this encoder."
-    results, marks = run.folder / 'results.parquet', run.folder / 'measured.json'
-    if not results.exists() or not marks.exists(): return list(tasks)
-    rows, made_by = read_results(results), read_json(marks)
-    ready = {task for task, of in rows.groupby('task') if (of.status == 'ok').any()}
-    return [task for task in tasks if task not in ready or made_by.get(task) != fingerprint(identity)]
+    path = run.folder / 'results.parquet'
+    rows = read_results(path) if path.exists() else results_frame([])
+    if rows.attrs.get('identity') != identity: return list(tasks)
+    return [task for task in tasks if not (rows.status[rows.task == task] == 'ok').any()]
 
 # %% ../../nbs/4_measuring/evaluation/21_pending.ipynb #eec04f22
 @lru_cache(1)
@@ -75,13 +74,12 @@ def measure_pending(
 ) -> pd.DataFrame:        # Results of these tasks, old and new, with system, run, date and commit
     "Evaluate the tasks without figures, and record each at once."
     identity, run = identity_of(name, s), result_run(name, s)
-    mark, marks = fingerprint(identity), run.folder / 'measured.json'
+    mark = fingerprint(identity)
     own = run.folder / 'encoder/encoder.json'  # our encoders are listed by their model, for example WORD
     system = read_json(own)['model'] if own.exists() else identity['name']
     tasks = [task.name for task in choose_tasks(tasks)]
-    for task, results in _in_turn(full_name(name), pending_tasks(run, identity, tasks), s, mark, workers):
-        record_results(run, system, results)
-        write_json(marks, (read_json(marks) if marks.exists() else {}) | {task: mark})
+    for _, results in _in_turn(full_name(name), pending_tasks(run, identity, tasks), s, mark, workers):
+        record_results(run, system, results, full_name(name), s)
     rows = read_results(run.folder / 'results.parquet')
     return rows[rows.task.isin(tasks)].reset_index(drop=True)
 

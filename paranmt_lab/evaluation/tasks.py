@@ -21,7 +21,7 @@ from .results import record_results, results_frame
 from .sts import SETS, YEARLY, measure_sts
 from .transfer_data import TRANSFER
 from ..ground.imported import Imported
-from ..ground.models import open_model
+from ..ground.models import full_name, open_model
 from ..ground.settings import Settings, settings
 from ..jobs.run import Run
 
@@ -163,7 +163,9 @@ def evaluate_run(
     "Evaluate a run's encoder, and write the figures into `results.parquet`."
     s = s or settings()
     encoder = open_model(str(run.folder / 'encoder'), s, 'SentenceEncoder')
-    return record_results(run, encoder.model, evaluate(encoder, tasks, graded_file or sample_of(s), s, suites))
+    name = f'run:{run.name}' if run.folder.parent.resolve() == s.runs.resolve() else str(run.folder / 'encoder')
+    results = evaluate(encoder, tasks, graded_file or sample_of(s), s, suites)
+    return record_results(run, encoder.model, results, full_name(name), s)
 
 # %% ../../nbs/4_measuring/evaluation/19_tasks.ipynb #04e32b60
 def development_set(

@@ -255,17 +255,18 @@ def _outdated(before, facts):
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #983c2c5a
 def _check_model(corpus, name, facts):
-    "Refuse to complete a column that another model began."
+    "Refuse to complete a column that another model began, or that does not say which model did."
     kind, before = model_kind(name), corpus.manifest(f'score-{name}')
-    if not before or not kind or before.get(kind) == facts[kind]: return
-    if len(corpus.missing(name)) == len(corpus.shards): return
-    raise ValueError(f'{corpus.name}: {name} was computed with {before.get(kind)}, not {facts[kind]}: '
-                     f'give this {kind} another name, or drop the measure first')
+    if not kind or before.get(kind) == facts[kind] or len(corpus.missing(name)) == len(corpus.shards): return
+    maker = before.get(kind, 'an unknown model')
+    raise ValueError(f'{corpus.name}: {name} was computed with {maker}, not {facts[kind]}: '
+                     f'give this {kind} another name, or delete the column: '
+                     f'`paranmt remove measure:{corpus.name}/{name}`')
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #f818fc2c
 def _begin(corpus, name, facts):
-    "Drop values of another version, and leave a note where there is something to do."
-    if _outdated(corpus.manifest(f'score-{name}'), facts): corpus.drop_measure(name)
+    "Drop values of another version or of a replaced model, and leave a note where there is something to do."
+    if corpus.is_stale(name) or _outdated(corpus.manifest(f'score-{name}'), facts): corpus.drop_measure(name)
     if corpus.missing(name): corpus.write_manifest(f'score-{name}', facts | dict(status='running', made=provenance()))
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #8a3b2169

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['READ', 'PATIENCE', 'KINDS', 'find_model', 'is_hub', 'hub_folder', 'hub_or_workspace', 'device_of', 'Kind',
            'split_name', 'served_kind', 'run_of', 'find_encoder', 'open_model', 'identity_of', 'models_at_hand',
-           'full_name']
+           'full_name', 'is_replaced']
 
 # %% ../../nbs/0_ground/ground/08_models.ipynb #90c2b7de
+import json
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -277,3 +278,23 @@ def full_name(
     kind, rest = split_name(name)
     is_path = '/' in rest and Path(rest).exists()
     return f'{kind}:{Path(rest).resolve() if is_path else rest}'
+
+# %% ../../nbs/0_ground/ground/08_models.ipynb #c51b97e0
+def _last_change(name, s):
+    "Time of the youngest file of a model; 0 where it is not a folder of this workspace."
+    kind, rest = split_name(name)
+    try: folder = find_encoder(name, s) if kind in ('encoder', 'run', 'model') else find_model(rest, s)
+    except (FileNotFoundError, ValueError): return 0
+    return max((p.stat().st_mtime for p in folder.rglob('*') if p.is_file()), default=0)
+
+# %% ../../nbs/0_ground/ground/08_models.ipynb #a3fa1a53
+def is_replaced(
+    name:str,      # Name of a model
+    identity:dict, # Its identity when the value was computed, perhaps only a part of it
+    since:float,   # When that was, in seconds since 1970
+    s:Settings,    # Settings
+) -> bool:         # Not if the model has been deleted
+    "Whether another model has since taken the name of the one that computed a value."
+    if _last_change(name, s) <= since: return False
+    now = json.loads(json.dumps(identity_of(name, s)))
+    return any(now.get(fact) != value for fact, value in identity.items())

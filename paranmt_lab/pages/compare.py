@@ -27,7 +27,7 @@ from ..charts.scores import histograms
 from ..charts.training import training_curve
 from ..corpora.corpus import list_corpora
 from ..evaluation.pairwise import compare_systems
-from ..evaluation.results import read_results
+from ..evaluation.results import current_results
 from ..evaluation.sts import YEARLY
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first
@@ -148,7 +148,7 @@ def _results(runs):
     if absent := [run.name for run, file in zip(runs, files) if not file.exists()]:
         st.info(f"{' and '.join(map(escaped, absent))} has no results yet.", icon=':material/inbox:')
         return st.code('\n'.join(f'paranmt evaluate {shlex.quote(name)}' for name in absent), language='bash')
-    table = figures_beside(*map(read_results, files))
+    table = figures_beside(*map(current_results, files))
     form = dict.fromkeys(('first', 'second', 'difference'), st.column_config.NumberColumn(format='%.1f'))
     st.dataframe(table, hide_index=True, column_config=form, key='figures')
     save_rows(table, 'figures_rows', 'figures')

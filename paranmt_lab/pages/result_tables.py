@@ -18,7 +18,7 @@ from ..components.parts import draw, escaped, in_address, legible, one_of, page_
 from ..evaluation.comparison import THREE_YEARS, chart_names, compare_results, differences_from, side_by_side
 from ..evaluation.pending import figure_gaps
 from ..evaluation.published import published
-from ..evaluation.results import main_figures, pivot_results, read_results
+from ..evaluation.results import current_results, main_figures, pivot_results
 from ..evaluation.sts import of_datasets
 from ..ground.amounts import amount
 from ..ground.settings import Settings
@@ -40,7 +40,7 @@ def read_all(
     "Read files of results; a file may hold several systems."
     results, wrong = {}, {}
     for name, file in files.items():
-        try: frame = read_results(file)
+        try: frame = current_results(file)
         except Exception as e:
             wrong[name] = f'{type(e).__name__}: {e}'
             continue

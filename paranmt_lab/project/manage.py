@@ -9,70 +9,90 @@ __all__ = ['KINDS', 'place_of', 'find_kind', 'used_by', 'remove', 'rename']
 import shutil
 from pathlib import Path
 
+from ..corpora.corpus import Corpus
 from ..ground.settings import Settings, inside, read_json, safe_name, write_json
 from ..jobs.progress import read_progress
 from ..jobs.run import list_runs
 from .lineage import dependents, lineage, models_of
+from ..selection.record import list_selections, read_selection
 
 # %% ../../nbs/4_measuring/project/02_manage.ipynb #7022aa5d
 KINDS = {'corpus': 'corpora', 'run': 'runs', 'model': 'models', 'lexicon': 'models'} # Kind to folder of the workspace
 
 def place_of(
     s:Settings, # Where the workspace is
-    kind:str,   # corpus, run, model, lexicon or selection
-    name:str,   # Name; of a selection CORPUS/NAME
+    kind:str,   # corpus, run, model, lexicon, selection or measure
+    name:str,   # Name; of a selection or a measure CORPUS/NAME
 ) -> Path:      # Folder, or file of a selection
-    "Where a thing lies; the error names its kind."
-    if kind == 'selection':
-        corpus, _, own = name.partition('/')
+    "Where a thing is; the error names its kind."
+    corpus, _, own = name.partition('/')
+    if kind == 'measure': path = inside(s.corpora, safe_name(corpus, 'corpus'), 'measures', safe_name(own, 'measure'))
+    elif kind == 'selection':
         path = inside(s.corpora, safe_name(corpus, 'corpus'), 'selections', f"{safe_name(own, 'selection')}.json")
     elif kind in KINDS: path = inside(s.workspace / KINDS[kind], safe_name(name, kind))
-    else: raise ValueError(f"kind {kind!r}, expected one of {', '.join([*KINDS, 'selection'])}")
+    else: raise ValueError(f"kind {kind!r}, expected one of {', '.join([*KINDS, 'selection', 'measure'])}")
     if not path.exists():
         raise ValueError(f'there is no {kind} {name!r} in {s.workspace}; paranmt list names those there are')
     return path
 
 def find_kind(
     s:Settings, # Where the workspace is
-    name:str,   # KIND:NAME, or the name alone where it is the only one; of a selection CORPUS/NAME
+    name:str,   # KIND:NAME, or the name alone where it is the only one; of a selection or a measure CORPUS/NAME
 ) -> tuple[str, str]: # Kind and name
     "The thing that a name means."
     kind, colon, own = name.partition(':')
     if colon: return kind, own
-    if '/' in name: return 'selection', name
+    if '/' in name: return _kind_within(s, name), name
     matches = [k for k in ('corpus', 'run', 'model') if (s.workspace / KINDS[k] / safe_name(name)).is_dir()]
     if len(matches) == 1: return matches[0], name
     if not matches: raise ValueError(f'nothing in {s.workspace} is named {name!r}; paranmt list names all')
     kinds = ' and of '.join(f'a {k}' for k in matches)
     raise ValueError(f'{name!r} is the name of {kinds}; say which: {matches[0]}:{name}')
 
+def _kind_within(s, name):
+    "Whether CORPUS/NAME is a measure; a selection else, which an error then says is not there."
+    try: place_of(s, 'selection', name)
+    except ValueError:
+        corpus, _, own = name.partition('/')
+        if inside(s.corpora, safe_name(corpus), 'measures', safe_name(own)).is_dir(): return 'measure'
+    return 'selection'
+
 def _refuse_working(path, name):
     folder = path if path.is_dir() else path.parent
     if (read_progress(folder) or {}).get('status') == 'running':
         raise ValueError(f'{name} is at work; stop it first')
 
+# %% ../../nbs/4_measuring/project/02_manage.ipynb #fa129148
+def _selections_by(s, name):
+    "Keys of the selections that a measure decides."
+    corpus, _, measure = name.partition('/')
+    data = Corpus(s.corpora / safe_name(corpus, 'corpus'))
+    return [f'selection:{corpus}/{own}' for own in list_selections(data)
+            if f'"{measure}"' in read_selection(data, own)['where']]
+
 # %% ../../nbs/4_measuring/project/02_manage.ipynb #eb1aa30a
 def used_by(
     s:Settings,       # Where the workspace is
-    kind:str,         # corpus, run, model, lexicon or selection
-    name:str,         # Name; of a selection CORPUS/NAME
+    kind:str,         # corpus, run, model, lexicon, selection or measure
+    name:str,         # Name; of a selection or a measure CORPUS/NAME
     strict:bool=True, # A lexicon or a database of campaigns that cannot be read is an error
 ) -> list[str]:       # Keys of the things that could not be made again without it
-    "Things that depend on one."
+    "Keys of the things that depend on one."
     graph, users, keys = lineage(s, strict), [], [f'{kind}:{name}']
     if kind in ('model', 'lexicon'):
         keys = [f'lexicon:{name}', f'engine:{name}']
         measures = [key for key in graph.things if key.startswith('measures:') and key.endswith(f'@{name}')]
         runs = [f'run:{run.name}' for run in list_runs(s.runs) if name in models_of(run) and run.name != name]
         users = [*measures, *runs]
+    if kind == 'measure': users = _selections_by(s, name)
     for key in [*keys, *users]: users = [*users, *dependents(graph, key)]
     return list(dict.fromkeys(users))
 
 # %% ../../nbs/4_measuring/project/02_manage.ipynb #f02dccbb
 def remove(
     s:Settings,       # Where the workspace is
-    kind:str,         # corpus, run, model, lexicon or selection
-    name:str,         # Name; of a selection CORPUS/NAME
+    kind:str,         # corpus, run, model, lexicon, selection or measure
+    name:str,         # Name; of a selection or a measure CORPUS/NAME
     force:bool=False, # Remove it although others depend on it
 ) -> list[str]:       # Keys of the things that depended on it
     "Delete a thing; without force only if no other was made of it."
@@ -82,7 +102,8 @@ def remove(
     if others and not force:
         raise ValueError(f"{', '.join(others)} depend on {kind} {name}: they could not be made again; "
                          'remove those first, or give --force (in Python: force=True)')
-    if path.is_dir(): shutil.rmtree(path)
+    if kind == 'measure': Corpus(path.parents[1]).drop_measure(path.name)
+    elif path.is_dir(): shutil.rmtree(path)
     else: path.unlink()
     return others
 
@@ -93,6 +114,7 @@ def rename(
     new:str,    # New name; of a selection without its corpus
 ) -> Path:      # Where it lies now
     "Give a thing another name, if no other was made of it."
+    if kind == 'measure': raise ValueError(f'{name} is a measure, and its name says what it measures; score it again')
     path, safe = place_of(s, kind, name), safe_name(new, kind)
     target = path.with_name(f'{safe}.json' if kind == 'selection' else safe)
     _refuse_working(path, name)

@@ -12,6 +12,8 @@ from paranmt_lab.evaluation.graded import GradedFileError, correlate, read_grade
 from paranmt_lab.evaluation.published import published
 from paranmt_lab.evaluation.results import (
     COLUMNS,
+    STALE,
+    current_results,
     main_figures,
     merge_results,
     pivot_results,
@@ -21,6 +23,7 @@ from paranmt_lab.evaluation.results import (
 )
 from paranmt_lab.evaluation.sts import SETS, YEARLY, of_datasets, sts_sets, yearly_means
 from paranmt_lab.evaluation.tasks import BASELINES, Baseline, evaluate
+from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.run import Run
 
@@ -310,3 +313,17 @@ def test_a_row_of_the_table_may_name_its_function_by_its_place():
     with pytest.raises(ModuleNotFoundError): Task('x', 'detection', (), 'evaluation.nowhere.f').run(None, None)
     assert {group for groups in SUITES.values() for group in groups} == set(GROUPS)
     assert {task.name for task in choose_tasks(suites=['all'])} == set(TASKS)
+
+
+def test_no_figure_of_a_replaced_encoder_stays(everything, tmp_path, monkeypatch):
+    encoder, lab = open_model('paraphrase-scorer'), replace(settings(), workspace=tmp_path / 'lab')
+    encoder.save(lab.models / 'mine')
+    path = lab.runs / 'mine/results.parquet'
+    for task in ('STS17', 'STS12'): run_evaluate(f'mine --tasks {task}', everything, tmp_path, monkeypatch)
+    assert set(current_results(path, lab).task) == {'STS17', 'STS12'}
+    encoder.remodelled('WORD').save(lab.models / 'mine')
+    assert set(current_results(path, lab).status) == {STALE}
+    assert current_results(path, lab).value.isna().all()
+    run_evaluate('mine --tasks STS17', everything, tmp_path, monkeypatch)
+    assert current_results(path, lab).task.unique().tolist() == ['STS17']
+    assert (current_results(path, lab).status != STALE).all()

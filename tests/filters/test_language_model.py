@@ -17,6 +17,8 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from command import paranmt
 from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.derive import deduplicate, merge, sample_corpus
+from paranmt_lab.corpora.state import state_of
 from paranmt_lab.filters.kneser_ney import (
     BEGIN,
     FALLBACK,
@@ -194,13 +196,50 @@ def test_a_note_where_the_pairs_were_seen_and_none_elsewhere(lab, talk):
     assert not score(other, ['reference_perplexity'], {'lm:small': lm}, show=False).attrs['notes']
 
 
-def test_another_model_of_the_same_name_is_refused(lab, talk, monkeypatch):
+def test_a_replaced_model_leaves_no_value(lab, talk, monkeypatch):
     monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
+    column = 'reference_perplexity@small'
     train_lm(talk, 'small', lab, sentences=100)
     score(talk, ['reference_perplexity'], ['lm:small'], show=False)
-    train_lm(talk, 'small', lab, sentences=150, force=True)
-    with pytest.raises(ValueError, match='another name, or drop'):
+    old = talk.frame([column])
+    assert not paranmt(['select', talk.name, 'plain', '--range', f'{column}=0:1000']).returncode
+    assert not paranmt(['judge', 'train-lm', talk.name, 'small', '--sentences', '150', '--force']).returncode
+    assert column not in talk.measures() and 'lm_seen@small' in talk.measures()
+    refused = paranmt(['select', talk.name, 'now', '--range', f'{column}=0:1000'])
+    assert refused.returncode and 'lm:small was replaced; compute it again' in ' '.join(refused.stderr.split())
+    assert 'lm:small was replaced' in ' '.join(state_of(talk).notes) and state_of(talk).status == 'finished'
+    with pytest.raises(ValueError, match='was replaced'): sample_corpus([talk], 'part', 10, s=lab)
+    score(talk, ['reference_perplexity'], ['lm:small'], show=False)
+    assert column in talk.measures() and not talk.frame([column]).equals(old)
+
+
+def test_a_column_that_does_not_name_its_model_is_not_completed(lab, talk, monkeypatch):
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
+    train_lm(talk, 'small', lab, sentences=100)
+    for shard, n in talk.sizes.items(): talk.write_measure('reference_perplexity@small', shard, np.ones(n))
+    with pytest.raises(ValueError, match='by an unknown|with an unknown model.*paranmt remove measure:'):
         score(talk, ['reference_perplexity'], ['lm:small'], show=False)
+    assert not paranmt(['remove', f'measure:{talk.name}/reference_perplexity@small', '--yes']).returncode
+    score(talk, ['reference_perplexity'], ['lm:small'], show=False)
+    assert talk.summary('reference_perplexity@small')['low'] > 1
+
+
+def test_derived_corpora_say_who_computed_a_measure(lab, talk, monkeypatch):
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
+    column = 'reference_perplexity@small'
+    train_lm(talk, 'small', lab, sentences=100)
+    score(talk, ['reference_perplexity'], ['lm:small'], show=False)
+    part = sample_corpus([talk], 'part', 50, s=lab)
+    assert part.manifest(f'score-{column}')['lm'] == identity_of('lm:small', lab)
+    assert deduplicate([part], 'once', s=lab).manifest(f'score-{column}')['lm'] == identity_of('lm:small', lab)
+    train_lm(talk, 'small', lab, sentences=150, force=True)
+    score(talk, ['reference_perplexity'], ['lm:small'], show=False)
+    with pytest.raises(ValueError, match='was replaced'): merge([talk, part], 'both', s=lab)
+    for path in (part.folder / 'measures' / column).iterdir(): os.utime(path)  # as a copy that came from elsewhere
+    with pytest.raises(ValueError, match='by different makers'): merge([talk, part], 'both', s=lab)
+    part.drop_measure(column)
+    score(part, ['reference_perplexity'], ['lm:small'], show=False)
+    assert merge([talk, part], 'both', s=lab).manifest(f'score-{column}')['lm'] == identity_of('lm:small', lab)
 
 
 TRAIN = """
@@ -277,8 +316,11 @@ def test_from_the_command_line(lab, talk):
     assert again.returncode == 1 and len(again.stderr.splitlines()) == 1 and 'exists already' in again.stderr
     forced = run('judge train-lm talk small --sentences 100 --seed 4 --force')
     assert forced.returncode == 0, forced.stderr
-    refused = run('score talk translation_perplexity --model lm:small')
-    assert refused.returncode == 1 and 'give this lm another name, or drop' in refused.stderr
+    anew = run('score talk translation_perplexity --model lm:small')
+    assert anew.returncode == 0, anew.stderr
+    expected = perplexity(texts.translation.tolist(), open_model('lm:small', lab))
+    values = talk.frame(['translation_perplexity@small'])['translation_perplexity@small']
+    np.testing.assert_array_equal(values.to_numpy(np.float32), expected)
 
 
 def test_a_bitext_without_translations_holds_out_references_for_later(lab):
