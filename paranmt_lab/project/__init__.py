@@ -1,1 +1,1 @@
-"""A project as a whole: lineage, names, pipelines."""
+"""A project as a whole: lineage and names."""
