@@ -201,7 +201,7 @@ def keep_table(key, folder=MEASUREMENTS):
     commits = ', '.join(dict.fromkeys(facts['commit'] for facts in groups.values()))
     if rows:
         keep_measured(key, pd.DataFrame(rows), folder, command='python nbs/papers/choosing.py run', machine='AMD EPYC',
-                      config=f'{SAID.get(key, OTHERWISE)}; trained at {commits}')
+                      config=SAID.get(key, OTHERWISE), commit=commits)
 
 
 def table(key):

@@ -188,10 +188,19 @@ def _protocols_table(results):
         figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else reason
         show_note(f'The mean over the 22 sets of backtranslation, {name}: {figure}.')
 
+def _of_years(frame):
+    "Whether a system has a figure of a year, which the paper's table compares."
+    from paranmt_lab.evaluation.sts import YEARLY
+    return frame[frame.task.isin(YEARLY)].value.notna().any()
+
 def _reasons(results):
-    "Print why tasks could not be evaluated."
+    "Print why tasks could not be evaluated, and why figures are undefined."
+    from paranmt_lab.evaluation.results import NOT_AVAILABLE
     for name, frame in results.items():
-        for row in frame[frame.metric == ''].itertuples(): show_note(f'{name}, {row.task}: {row.status}.')
+        rows = frame[~frame.status.isin(['ok', NOT_AVAILABLE])]
+        for row in rows.drop_duplicates(['task', 'dataset', 'status']).itertuples():
+            of = '' if row.dataset in ('', row.task) else f' {row.dataset}'
+            show_note(f'{name}, {row.task}{of}: {row.status}.')
 
 # %% ../../nbs/7_command/cli/14_measure.ipynb #93db3d40
 def show_results(
@@ -222,7 +231,7 @@ def show_results(
     if absent := unavailable(results):
         where = '`paranmt fetch` gets evaluation sets; docs/settings.md says where they go.'
         show_note(f"Not available here: {', '.join(absent)}. {where}")
-    if paper and any(map(len, correlations.values())): _paper_table(paper_rows)
+    if paper and any(_of_years(frame) for frame in correlations.values()): _paper_table(paper_rows)
 
 # %% ../../nbs/7_command/cli/14_measure.ipynb #7724ce4b
 def _run_of(folder, s):

@@ -32,7 +32,15 @@ def table_(
     output:Path=None, # File to write; an existing file is replaced
 ):
     "Show a table of the papers with our figures: ours, paper, difference."
-    from paranmt_lab.evaluation.tables import FORMATS, absent_reasons, formatted_table, joined_table, readable_table
+    from paranmt_lab.evaluation.tables import (
+        FORMATS,
+        PAPER_SETTINGS,
+        absent_reasons,
+        formatted_table,
+        joined_table,
+        readable_table,
+        setting_notes,
+    )
     form = format or _ENDINGS.get(output.suffix if output else '', 'text')
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
@@ -43,5 +51,7 @@ def table_(
         show_note(f"{output} has {amount(len(figures), 'figure')} of {table}.")
     elif form == 'text':
         show_table(readable_table(figures), f'{table}: ours, 95 % interval | paper | difference')
+        for letter, text in setting_notes(figures).items(): show_note(f'{letter}: {text}.')
+        if table in PAPER_SETTINGS: show_note(f'The paper: {PAPER_SETTINGS[table]}.')
         for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
     else: typer.echo(formatted_table(figures, form), nl=False)

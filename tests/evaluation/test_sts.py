@@ -327,3 +327,11 @@ def test_no_figure_of_a_replaced_encoder_stays(everything, tmp_path, monkeypatch
     run_evaluate('mine --tasks STS17', everything, tmp_path, monkeypatch)
     assert current_results(path, lab).task.unique().tolist() == ['STS17']
     assert (current_results(path, lab).status != STALE).all()
+
+
+def test_an_undefined_figure_says_why_and_the_paper_is_shown_where_it_compares(everything, tmp_path, monkeypatch):
+    graded = tmp_path / 'own.tsv'
+    graded.write_text('sentence1\tsentence2\tscore\nIt rains.\tRain.\t3\nA dog.\tA cat.\t3\nWe go.\tGo!\t3\n')
+    said = run_evaluate(f'token-overlap --tasks PIT-2015 --graded {graded}', everything, tmp_path, monkeypatch).stdout
+    assert 'token-overlap, graded own: undefined: all grades are equal.' in said and 'paranmt.8' not in said
+    assert 'paranmt.8' in run_evaluate('token-overlap --tasks STS12', everything, tmp_path, monkeypatch).stdout

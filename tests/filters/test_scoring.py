@@ -193,7 +193,7 @@ def test_an_older_corpus_is_not_scored_again(corpora):
     assert {k: v['made'] for k, v in corpus.manifests().items()} == {k: v['made'] for k, v in said.items()}
     stage = 'score-paraphrase_score@mine'
     corpus.write_manifest(stage, said[stage] | dict(encoder=dict(name='mine', checksum='0' * 16)))
-    with pytest.raises(ValueError, match='give this encoder another name, or drop'):
+    with pytest.raises(ValueError, match='give this encoder another name, or delete'):
         score(corpus, names, {'mine': encoder}, show=False)
 
 

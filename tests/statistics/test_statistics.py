@@ -7,10 +7,21 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings as given_settings, strategies as some
 
+from command import paranmt
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation import tables
 from paranmt_lab.evaluation.published import published, published_figures
-from paranmt_lab.evaluation.tables import formatted_table, joined_table, keep_measured, measured, table_list
+from paranmt_lab.evaluation.results import MEAN
+from paranmt_lab.evaluation.sts import SETS
+from paranmt_lab.evaluation.tables import (
+    formatted_table,
+    joined_table,
+    keep_measured,
+    measured,
+    readable_table,
+    setting_notes,
+    table_list,
+)
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
@@ -208,6 +219,25 @@ def test_each_table_that_we_have_figures_for_can_be_shown():
         assert (there.command != '').all() and (there.machine != '').all() and (there.config != '').all()
         inside = ours.dropna(subset=['low', 'high'])
         assert ((inside.low <= inside.value) & (inside.value <= inside.high)).all(), table
+
+
+def test_no_stored_table_has_two_values_of_one_cell():
+    for table in tables.measured_tables():
+        ours = measured(table).query('value.notna()')
+        cell = ['task', 'dataset', 'metric', 'system', *tables.SYSTEM_COLUMNS, 'protocol']
+        assert not ours.duplicated(cell).any(), table
+        of_one_set = ours[ours.task.isin([task for task, (_, _, names) in SETS.items() if len(names) == 1])]
+        assert not (of_one_set.dataset == MEAN).any(), table  # the same figure under another name
+
+
+def test_a_figure_says_under_which_setting_it_was_computed():
+    table = readable_table(joined_table('paranmt.6')).set_index(['system', 'megabatch'])
+    notes = setting_notes(joined_table('paranmt.6'))
+    assert float(table.ours['LSTM', 20].split()[0]) == 35.5 and table.ours['LSTM, M grows', 20] == '82.8'
+    assert '150,000 pairs' in notes[table.setting['LSTM', 20]] and '1,230,090' in notes[table.setting['WORD', 20]]
+    assert 'M grows' not in notes[table.setting['LSTM', 40]]
+    said = paranmt('table paranmt.6', COLUMNS='200').stdout
+    assert all(f'{letter}: {text}' in ' '.join(said.split()) for letter, text in notes.items()) and 'The paper: ' in said
 
 
 def test_kept_figures_replace_only_their_own(tmp_path):
