@@ -33,8 +33,8 @@ from paranmt_lab.evaluation.graded import read_graded
 from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.evaluation.sts import YEARLY, sts_sets, yearly_means
 from paranmt_lab.evaluation.tables import keep_measured
-from paranmt_lab.ground.amounts import amount
 from paranmt_lab.evaluation.tasks import evaluate
+from paranmt_lab.ground.amounts import amount
 from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.run import Run
@@ -320,7 +320,8 @@ def keep_tables():
     runs = known_figures()['runs']
     for (model, m), names in MEGA.items():
         found = [runs[name] for name in names]
-        config = f"{found[0]['pairs']:,} pairs of `paraphrases`, {amount(len(found[0]['epochs']), 'epoch')}, the last one"
+        epochs = amount(len(found[0]['epochs']), 'epoch')
+        config = f"{found[0]['pairs']:,} pairs of `paraphrases`, {epochs}, the last one"
         config += f"; M grows from 1, by one after {found[0]['config']['grow']} batches" if 'grown' in names[0] else ''
         row = dict(zip(('value', 'low', 'high'), np.array(interval([of['epochs'][-1] for of in found])) / 100))
         row |= dict(task='STS17', dataset='en-en', metric='pearson', n=250, protocol='one data set', system=model,

@@ -98,7 +98,7 @@ def unit_of(
 def joined_table(
     table:str,            # Key of a table
     folder:Path=MEASUREMENTS, # Folder of our figures
-) -> pd.DataFrame:        # Columns that identify a figure; protocol, counterpart, n, config, seeds; ours, low, high, paper
+) -> pd.DataFrame:        # What identifies a figure, protocol, counterpart, n, config, seeds, ours, low, high, paper
     "The figures of a table, ours and the paper's, and their `difference`."
     every, ours = published_figures(), measured(table, folder)
     paper = every[every.run == table]
@@ -151,7 +151,8 @@ def readable_table(
     paper = table.counterpart.where(table.counterpart != '', '')
     facts = table[['task', 'dataset', 'system', *SYSTEM_COLUMNS, 'metric', 'protocol', 'n']]
     facts = facts.astype('object').where(facts.notna(), '').assign(**{'compared with': paper})
-    facts['setting'] = _settings_of(table).map({text: letter for letter, text in setting_notes(table).items()} | {'': ''})
+    letters = {text: letter for letter, text in setting_notes(table).items()}
+    facts['setting'] = _settings_of(table).map(letters | {'': ''})
     facts = facts[[c for c in facts if (facts[c] != '').any()]]
     return facts.assign(ours=[_ours(r) for r in rows], paper=[_number(r.paper, r.metric) for r in rows],
                         difference=[_number(r.difference, r.metric, True) for r in rows])
@@ -236,16 +237,17 @@ def table_list(
 
 # %% ../../nbs/4_measuring/evaluation/22_tables.ipynb #38537477
 _CHOICE = '24,000 pairs, AVG for 20 epochs and GRAN for 3, stopped by STS 2016'
-_TRAINED = '5 million pairs of the two best tenths by paraphrase score, at most 30 tokens, 5 epochs, from PARAGRAM-SL999'
+_TRAINING = '5 million pairs, the two best tenths by paraphrase score, at most 30 tokens, 5 epochs, PARAGRAM-SL999'
 _DETECTION = '1 to 34 million subtitle pairs ranked by quality, as many random pairs, batch 128'
 PAPER_SETTINGS = {
     'paranmt.1': '100,000 sentences a source, IDF from Wikipedia', 'paranmt.4': '100,000 pairs a source, 5 epochs',
     'paranmt.5': '1 million pairs of each tenth, one epoch, mean over WORD, TRIGRAM and LSTM, the best tenth',
-    'paranmt.6': _TRAINED, 'paranmt.8': f'{_TRAINED}, M = 40; 2013 with the set SMT', 'paranmt.9': f'{_TRAINED}, M = 40',
+    'paranmt.6': _TRAINING, 'paranmt.8': f'{_TRAINING}, M = 40; 2013 with the set SMT',
+    'paranmt.9': f'{_TRAINING}, M = 40',
     'paranmt-arxiv.12': 'pairs of the 51 million that score 0.35 or more, at most 30 tokens',
     'paranmt-arxiv.13': 'pairs of the 51 million that score 0.35 or more, at most 30 tokens',
-    'paranmt-arxiv.14': f'{_TRAINED}, M = 40', 'paranmt-arxiv.15': f'{_TRAINED}, M = 40',
-    'paranmt-arxiv.16': f'{_TRAINED}, M = 40; all of STS-B',
+    'paranmt-arxiv.14': f'{_TRAINING}, M = 40', 'paranmt-arxiv.15': f'{_TRAINING}, M = 40',
+    'paranmt-arxiv.16': f'{_TRAINING}, M = 40; all of STS-B',
     'backtranslation.4': _CHOICE, 'backtranslation.5': _CHOICE, 'backtranslation.6': _CHOICE,
     'backtranslation.7': _CHOICE, 'backtranslation.12': _CHOICE,
     'backtranslation.13': f'{_CHOICE}, and up to 168,000 pairs',

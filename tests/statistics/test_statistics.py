@@ -237,7 +237,8 @@ def test_a_figure_says_under_which_setting_it_was_computed():
     assert '150,000 pairs' in notes[table.setting['LSTM', 20]] and '1,230,090' in notes[table.setting['WORD', 20]]
     assert 'M grows' not in notes[table.setting['LSTM', 40]]
     said = paranmt('table paranmt.6', COLUMNS='200').stdout
-    assert all(f'{letter}: {text}' in ' '.join(said.split()) for letter, text in notes.items()) and 'The paper: ' in said
+    said = ' '.join(said.split())
+    assert all(f'{letter}: {text}' in said for letter, text in notes.items()) and 'The paper: ' in said
 
 
 def test_kept_figures_replace_only_their_own(tmp_path):
