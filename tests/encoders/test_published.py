@@ -57,14 +57,18 @@ def test_it_scores_in_processes_as_the_encoder_that_was_exported(lab, word):
     assert '`paranmt score pairs paraphrase_score --encoder st:published`' in problem
 
 
-def test_it_is_another_encoder_when_its_files_change(lab):
-    corpus = Corpus.open('pairs', lab)
+def test_its_scores_are_computed_again_when_its_files_change(lab):
+    corpus, name = Corpus.open('pairs', lab), 'paraphrase_score@published'
     score(corpus, ['paraphrase_score'], ['st:published'], show=False)
-    (corpus.folder / 'measures/paraphrase_score@published/part-00001.parquet').unlink()
+    before = corpus.manifest(f'score-{name}')['encoder']
+    (corpus.folder / f'measures/{name}/part-00001.parquet').unlink()
     config = lab.models / 'published/config_sentence_transformers.json'
     config.write_text(config.read_text() + '\n')
-    with pytest.raises(ValueError, match='was computed with .*give this encoder another name'):
-        score(corpus, ['paraphrase_score'], ['st:published'], show=False)
+    changed = Corpus.open('pairs', lab)
+    assert changed.is_stale(name) and name not in changed.measures()
+    score(changed, ['paraphrase_score'], ['st:published'], show=False)
+    after = Corpus.open('pairs', lab).manifest(f'score-{name}')['encoder']
+    assert after == identity_of('st:published', lab) != before and not changed.missing(name)
 
 
 def test_it_is_at_hand_and_evaluated(lab):
