@@ -68,9 +68,9 @@ def scores_of(lexicon, simlex, smoothing=1.):
     sides = ['references', 'translations']
     numbers = [simlex[c].map(lexicon.index).fillna(0).astype(int).to_numpy() for c in ('word1', 'word2')]
     counts = {side: [lexicon.words[side].to_numpy()[n] for n in numbers] for side in sides}
-    within = mean_pmi(*(within_pmi(found[side].to_numpy(), *counts[side], lexicon.pairs, smoothing) for side in sides))
+    within = mean_pmi(*(within_pmi(found[side].to_numpy(), *counts[side], lexicon.units, smoothing) for side in sides))
     total = [sum(c) for c in zip(*counts.values())]
-    cross = cross_pmi(found['cross'].to_numpy(), *total, lexicon.pairs)
+    cross = cross_pmi(found['cross'].to_numpy(), *total, lexicon.units)
     return dict(cross=cross, adjusted=np.where(np.isnan(cross), np.nan, cross - within)), found['cross'].to_numpy()
 
 

@@ -53,6 +53,9 @@ class Additive:
     base: float = 0.            # Constant that is added to their sum
     logit: bool = True          # The logistic function maps the sum to a probability; else the sum is the probability
 
+    def __post_init__(self):
+        if not np.isfinite(self.base): raise ValueError(f'the base of the curves is {self.base}, expected a number')
+
     def sum_of(self,
         values:Mapping[str, np.ndarray], # Column to float[n], NaN where there is none
     ) -> np.ndarray:                     # float64[n]

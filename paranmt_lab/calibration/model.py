@@ -73,20 +73,34 @@ def save_calibration(
     return folder
 
 # %% ../../nbs/3_judging/calibration/07_model.ipynb #70d80164
+_REMEDY = 'restore the file, or fit it again'
+
 def _checked(content, path):
     "The parts of a file, or an error that names the wrong part."
     header = content['format'], content['version']
     if header != (FORMAT, VERSION):
         raise ValueError(f'{path}: {header[0]} {header[1]}, expected {FORMAT} {VERSION}; fit it again')
     try: targets = {target: from_json(curves) for target, curves in content['targets'].items()}
-    except ValueError as e: raise ValueError(f'{path}: {e}; restore the file, or fit it again') from None
+    except ValueError as e: raise ValueError(f'{path}: {e}; {_REMEDY}') from None
     unknown = [t for t in targets if t not in TARGETS]
     if unknown or not targets:
         raise ValueError(f'{path}: targets {unknown}, expected {" or ".join(TARGETS)}')
     names = dict.fromkeys(name for curves in targets.values() for name in curves.curves)
     if missing := [name for name in names if name not in content['takes']]:
-        raise ValueError(f'{path}: a curve of {missing[0]}, which is not in `takes`; restore the file, or fit it again')
+        raise ValueError(f'{path}: a curve of {missing[0]}, which is not in `takes`; {_REMEDY}')
+    if wrong := [name for name, facts in content['takes'].items() if not isinstance(facts, dict)]:
+        raise ValueError(f'{path}: takes: {wrong[0]} has no version and model; {_REMEDY}')
     return targets
+
+_BOUND = (int, float, type(None))  # an error of calibration has no interval
+_FIGURE = dict(target=str, system=str, metric=str, value=(int, float), low=_BOUND, high=_BOUND, n=int, groups=int)
+
+def _checked_figures(figures, path):
+    "Rows of figures, or an error that names the wrong row."
+    for number, row in enumerate(figures, 1):
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), types) for key, types in _FIGURE.items()):
+            raise ValueError(f'{path}: figures: row {number} is {row!r}, expected {", ".join(_FIGURE)}; {_REMEDY}')
+    return figures
 
 # %% ../../nbs/3_judging/calibration/07_model.ipynb #4de61935
 def _file(name, s):
@@ -115,8 +129,9 @@ def open_calibration(
     "Open a calibration of the workspace or of the repository."
     path = _file(name, s)
     schema = dict(format=str, version=int, takes=dict, targets=dict)
-    content = read_object(path, schema, remedy='restore it, or fit it again')
+    content = read_object(path, schema, dict(fitted=dict, figures=list, drawings=dict), remedy=_REMEDY)
     parts = {key: content.get(key, empty) for key, empty in (('fitted', {}), ('figures', []), ('drawings', {}))}
+    _checked_figures(parts['figures'], path)
     return Calibration(_checked(content, path), content['takes'], **parts, identity=calibration_identity(name, s),
                        seen=_seen(path.parent / 'seen.npy'))
 

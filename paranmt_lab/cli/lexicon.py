@@ -29,7 +29,8 @@ def lexicon_build(
     score:str='paraphrase_score', # Measure by which pairs are chosen, optionally with its model after an @; '': none
     least_score:float=.35, # Smallest score of a pair that is counted
     max_tokens:int=30, # Largest number of tokens of a side
-    least:int=2, # Smallest number of pairs in which two words meet
+    least:int=2, # Smallest number of units in which two words meet
+    unit:str='segment', # Unit of a meeting: segment (the pairs of one source sentence) or pair
     workers:int=1, # Processes; each needs about 1 GB of memory
     force:bool=False, # Replace another lexicon of that name
 ):
@@ -37,11 +38,13 @@ def lexicon_build(
     from paranmt_lab.lexicon.building import build_lexicon
     from paranmt_lab.lexicon.shards import Conditions
     s = settings()
-    conditions = Conditions(score, least_score, max_tokens, least)
+    if unit not in ('segment', 'pair'):
+        raise typer.BadParameter(f'{unit!r} is not segment or pair', param_hint='--unit')
+    conditions = Conditions(score, least_score, max_tokens, least, unit)
     facts = build_lexicon(open_corpus(corpus, s), name, s, conditions, workers, force)
     if facts is None: return show_note('Stopped; the same command continues.')
     counts = facts['counts']
-    show_table([dict(pairs=counts['read'], counted=counts['kept'], low_score=counts['low_score'],
+    show_table([dict(pairs=counts['read'], counted=counts['kept'], units=counts['units'], low_score=counts['low_score'],
                      too_long=counts['too_long'], one_sided=counts['one_sided'], words=facts['words'],
                      word_pairs=facts['pairs'])], f'lexicon:{name}')
 
@@ -67,7 +70,7 @@ def lexicon_look(
     *,
     lexicon:str='', # Name of the lexicon; default: the only one
     by:str='adjusted', # Order: adjusted (PMI across the sides minus PMI within a side) or cross (PMI across the sides)
-    least:int=10, # Smallest number of pairs in which a paraphrase meets the word
+    least:int=10, # Smallest number of segments in which a paraphrase meets the word
     n:int=20, # Largest number of paraphrases of a word
     output:Path=None, # CSV file for all of them; an existing file is replaced
 ):

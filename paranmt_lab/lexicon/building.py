@@ -20,7 +20,6 @@ from paranmt_lab.ground.settings import (
     Settings,
     atomic,
     check_overwrite,
-    checksum,
     read_json,
     read_object,
     safe_name,
@@ -29,11 +28,12 @@ from paranmt_lab.ground.settings import (
 )
 from ..jobs.cluster import in_processes
 from ..jobs.progress import Progress
-from ..jobs.provenance import fingerprint, provenance, typed_command
+from ..jobs.provenance import provenance, typed_command
 from ..jobs.workers import locked
 from paranmt_lab.lexicon.shards import (
     RUN_FORMAT,
     Conditions,
+    content_of,
     merged_range,
     range_bounds,
     score_column,
@@ -129,7 +129,7 @@ def _tally(folder):
     tally = Counter()
     for path in (folder / 'building/words').glob('part-*.parquet'):
         tally.update(json.loads(pq.read_schema(path).metadata[b'tally']))
-    return {key: tally[key] for key in ('read', 'kept', 'one_sided', 'low_score', 'too_long')}
+    return {key: tally[key] for key in ('read', 'kept', 'one_sided', 'low_score', 'too_long', 'units')}
 
 def _count(folder, corpus, conditions, workers, show):
     "All stages; whether they came to their end."
@@ -154,7 +154,8 @@ A lexicon of paraphrases: how often two words meet across the sides of pairs of 
 (`paranmt-arxiv` A.1).
 
 - **Data**: {kept:,} of the {read:,} pairs of the corpus {corpus}; {low_score:,} have a score below {least_score} \
-({score}), {too_long:,} a side of more than {max_tokens} tokens, {one_sided:,} one side only.
+({score}), {too_long:,} a side of more than {max_tokens} tokens, {one_sided:,} one side only. Meetings are counted \
+once for each {unit}.
 - **Content**: words: {words:,}; pairs of words that meet {least} times or more: {pairs:,}; no sentences.
 - **Use**: `paranmt lexicon look WORD --lexicon {name}`, `lexicon:{name}` by adjusted PMI, `lexicon:{name}:cross` by \
 cross-sentence PMI.
@@ -165,7 +166,7 @@ cross-sentence PMI.
 def _finish(folder, corpus, request):
     "Write what was counted, and remove what only the build needed."
     pairs = sum(pq.read_metadata(path).num_rows for path in (folder / 'pairs').glob('part-*.parquet'))
-    content = fingerprint([checksum(path) for path in sorted([folder / 'words.parquet', *folder.glob('pairs/*')])])
+    content = content_of(folder, 'counts')
     facts = dict(format=FORMAT, version=VERSION, kind='counts', request=request, counts=_tally(folder), pairs=pairs,
                  content=content,
                  words=pq.read_metadata(folder / 'words.parquet').num_rows, made=provenance(), command=typed_command(),

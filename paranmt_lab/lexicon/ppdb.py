@@ -21,13 +21,13 @@ from paranmt_lab.ground.settings import (
     Settings,
     check_overwrite,
     checksum,
-    read_object,
     safe_name,
     settings,
     whole_folder,
     write_json,
 )
-from ..jobs.provenance import fingerprint, provenance, typed_command
+from ..jobs.provenance import provenance, typed_command
+from .shards import checked_facts, content_of
 
 # %% ../../nbs/3_judging/lexicon/06_ppdb.ipynb #ced9bf51
 FIELDS = 'LHS ||| source ||| target ||| features ||| alignment ||| entailment'
@@ -94,7 +94,7 @@ def import_ppdb(
             table = con.sql(first_lines, params=dict(file=str(entries))).to_arrow_table()
         pq.write_table(table, part / 'ppdb.parquet', compression='zstd')
         entries.unlink()
-        facts = dict(kind='ppdb', content=fingerprint(checksum(part / 'ppdb.parquet')), counts=dict(pairs=len(table)),
+        facts = dict(kind='ppdb', content=content_of(part, 'ppdb'), counts=dict(pairs=len(table)),
                      file=path.name, sha256=checksum(path), made=provenance(), command=typed_command(),
                      licence='CC BY 3.0 US')
         write_json(part / 'lexicon.json', facts)
@@ -107,7 +107,7 @@ class Ppdb:
         folder:Path, # Folder that `import_ppdb` made
     ):
         self.folder = Path(folder).resolve()
-        self.facts = read_object(self.folder / 'lexicon.json', dict(kind=str, content=str, counts=dict))
+        self.facts = checked_facts(self.folder)
         self.identity = dict(name=self.folder.name, kind='lexicon', checksum=self.facts['content'], score='ppdb')
 
     def __repr__(self): return f"Ppdb({self.folder.name}, {self.facts['counts']['pairs']:,} pairs)"

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['BATCH', 'COUNTS', 'RUN_FORMAT', 'RANGE', 'Conditions', 'score_column', 'shard_sides', 'shard_words',
-           'vocabulary_table', 'shard_run', 'range_bounds', 'merged_range', 'write_table']
+           'vocabulary_table', 'shard_run', 'range_bounds', 'merged_range', 'write_table', 'content_of',
+           'lexicon_facts', 'checked_facts']
 
 # %% ../../nbs/3_judging/lexicon/03_shards.ipynb #63f7c2de
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,9 @@ import pyarrow.parquet as pq
 
 from ..corpora.corpus import Corpus
 from ..filters.tokens import token_column
-from ..ground.settings import atomic
-from .counts import BITS, Run, count_pairs, is_word, merge_runs, sentence_words, word_counts
+from ..ground.settings import atomic, checksum, read_object
+from ..jobs.provenance import fingerprint
+from .counts import BITS, CountRun, count_pairs, is_word, merge_runs, sentence_words, word_counts
 from ..tokens.lookup import TypeTable
 from ..tokens.text import Packed, gather
 
@@ -33,6 +35,7 @@ class Conditions:
     least_score: float = .35   # Least score (`paranmt-arxiv` A.1: 0.35)
     max_tokens: int = 30       # Most tokens of a side (`paranmt-arxiv` A.1: 30)
     least: int = 2             # Pairs of words that meet less often across the sides are left out
+    unit: str = 'segment'      # Unit of a meeting: a `segment`, the pairs of one source, or a `pair`
 
 # %% ../../nbs/3_judging/lexicon/03_shards.ipynb #707b5f73
 def score_column(
@@ -54,7 +57,7 @@ BATCH = 20_000  # pairs
 
 def _side_columns(corpus, shard, conditions, tally):
     "Both sides of the pairs that have both and whose score is high enough."
-    columns = ['reference', 'translation', *([conditions.score] if conditions.score else [])]
+    columns = ['reference', 'translation', 'segment', *([conditions.score] if conditions.score else [])]
     for batch in corpus.batches(columns, shard, BATCH):
         whole = batch['translation'].is_valid().to_numpy(zero_copy_only=False)
         score = np.full(len(batch), np.inf)
@@ -63,34 +66,51 @@ def _side_columns(corpus, shard, conditions, tally):
         tally.update(read=len(batch), one_sided=int((~whole).sum()), low_score=int((whole & ~good).sum()))
         yield batch.filter(pa.array(good))
 
+def _end_to_end(parts):
+    "Packed sentences of several batches as one."
+    lengths = [np.zeros(1, np.int64), *(part.lengths for part in parts)]
+    ids = [np.empty(0, np.int32), *(part.ids for part in parts)]
+    return Packed(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
+
+def _units(segments, unit):
+    "Order of the rows in which each unit is in one piece, and the bounds of the units."
+    if unit == 'pair': return np.arange(len(segments)), np.arange(len(segments) + 1)
+    order = np.argsort(segments, kind='stable')
+    begins = np.flatnonzero(np.diff(segments[order], prepend=segments[order][:1] - 1))
+    return order, np.append(begins, len(segments))
+
 def shard_sides(
     corpus:Corpus,          # Pairs
     shard:int,              # Number of a shard
     conditions:Conditions,  # Which pairs count
     number:Callable[[str], int], # From a token to the number of the word, -1 where it has none
     tally:Counter,          # Pairs read, kept and dropped, which are added
-) -> Iterator[tuple[Packed, Packed]]: # Distinct words of n references and n translations
-    "The words of the pairs that count."
-    types = TypeTable('word')
+) -> tuple[Packed, Packed, np.ndarray]: # Distinct words of n references and n translations; bounds of units, int64
+    "The words of the pairs that count, unit by unit."
+    types, parts, segments = TypeTable('word'), [], [np.empty(0, np.int64)]
     for batch in _side_columns(corpus, shard, conditions, tally):
         sides = [token_column(batch[c], types) for c in ('reference', 'translation')]
         short = np.flatnonzero(np.maximum(sides[0].lengths, sides[1].lengths) <= conditions.max_tokens)
         tally.update(kept=len(short), too_long=len(batch) - len(short))
         words = sentence_words(sides, lambda tokens: np.array([number(t) for t in tokens], np.int32))
-        yield tuple(gather(side, short) for side in words)
+        parts.append([gather(side, short) for side in words])
+        segments.append(batch['segment'].to_numpy()[short])
+    order, bounds = _units(np.concatenate(segments), conditions.unit)
+    tally.update(units=len(bounds) - 1)
+    references, translations = (gather(_end_to_end(side), order) for side in (zip(*parts) if parts else ((), ())))
+    return references, translations, bounds
 
 # %% ../../nbs/3_judging/lexicon/03_shards.ipynb #32d0e9ba
 def shard_words(
     corpus:Corpus,         # Pairs
     shard:int,             # Number of a shard
     conditions:Conditions, # Which pairs count
-) -> pa.Table:             # word, references, translations: how many sentences hold it; the tally as metadata
-    "Count the sentences that hold each word."
-    numbers, tally, counts = {}, Counter(), np.zeros((2, 0), np.int64)
+) -> pa.Table:             # word, references, translations: how many units hold it; the tally as metadata
+    "Count the units that hold each word."
+    numbers, tally = {}, Counter()
     number = lambda token: numbers.setdefault(token, len(numbers)) if is_word(token) else -1
-    for sides in shard_sides(corpus, shard, conditions, number, tally):
-        counts = np.pad(counts, [(0, 0), (0, len(numbers) - counts.shape[1])])
-        counts += [word_counts(side, len(numbers)) for side in sides]
+    *sides, bounds = shard_sides(corpus, shard, conditions, number, tally)
+    counts = np.array([word_counts(side, len(numbers), bounds) for side in sides])
     there = counts.sum(0) > 0
     words = pa.array(list(numbers), pa.string()).filter(pa.array(there))
     table = pa.table(dict(word=words, references=counts[0, there], translations=counts[1, there]))
@@ -124,7 +144,7 @@ def shard_run(
     numbers:dict[str, int], # Word to its number in the vocabulary
 ) -> pa.Table:             # pair, cross, references, translations, sorted by pair
     "Count how often the words of a shard meet."
-    run = count_pairs(shard_sides(corpus, shard, conditions, lambda token: numbers.get(token, -1), Counter()))
+    run = count_pairs(*shard_sides(corpus, shard, conditions, lambda token: numbers.get(token, -1), Counter()))
     return pa.table(dict(pair=run.pairs, **dict(zip(COUNTS, run.counts.T.copy()))))
 
 # %% ../../nbs/3_judging/lexicon/03_shards.ipynb #4bfab98f
@@ -156,7 +176,7 @@ def _piece(path, low, high):
     table = file.read_row_groups(groups, ['pair', *COUNTS])
     pairs = table['pair'].to_numpy()
     here = slice(*np.searchsorted(pairs, np.array([low, high], np.uint64)))
-    return Run(pairs[here], np.stack([table[c].to_numpy()[here] for c in COUNTS], 1))
+    return CountRun(pairs[here], np.stack([table[c].to_numpy()[here] for c in COUNTS], 1))
 
 def merged_range(
     paths:Sequence[Path], # Runs
@@ -182,3 +202,44 @@ def write_table(
 ):
     "Write a table, whole or not at all."
     with atomic(path) as part: pq.write_table(table, part, **(dict(compression='zstd') | options))
+
+# %% ../../nbs/3_judging/lexicon/03_shards.ipynb #05d6d1f8
+_AGAIN = 'build the lexicon again, with --force'
+_OF_COUNTS = dict(read=int, kept=int)
+_KINDS = dict(counts=_OF_COUNTS, ppdb=dict(pairs=int))  # Kind of lexicon to what its counts must hold
+
+def content_of(
+    folder:Path, # Folder of a lexicon
+    kind:str,    # `counts` or `ppdb`
+) -> str:        # Fingerprint of its tables
+    "Fingerprint of what the tables of a lexicon hold; a table that is missing raises an error."
+    if kind == 'ppdb': return fingerprint(checksum(folder / 'ppdb.parquet'))
+    parts = sorted(folder.glob('pairs/part-*.parquet'))
+    return fingerprint([checksum(path) for path in [*parts, folder / 'words.parquet']])
+
+def lexicon_facts(
+    folder:Path, # Folder of a lexicon
+) -> dict:       # What its `lexicon.json` says
+    "Facts of a lexicon: their types are checked, its tables are not."
+    path = folder / 'lexicon.json'
+    if not path.is_file():
+        raise FileNotFoundError(f'{folder} is no lexicon: there is no lexicon.json; make one with '
+                                '`paranmt lexicon build CORPUS NAME`')
+    facts = read_object(path, dict(kind=str, content=str, counts=dict), remedy=_AGAIN)
+    if facts['kind'] not in _KINDS:
+        raise ValueError(f"{path}: kind is {facts['kind']!r}, expected {' or '.join(_KINDS)}; {_AGAIN}")
+    for key, type_ in _KINDS[facts['kind']].items():
+        if type(facts['counts'].get(key)) is not type_:
+            raise ValueError(f"{path}: counts: {key} is {facts['counts'].get(key)!r}, expected a number; {_AGAIN}")
+    return facts
+
+def checked_facts(
+    folder:Path, # Folder of a lexicon
+) -> dict:       # What its `lexicon.json` says
+    "Facts of a lexicon whose tables are those that were counted."
+    facts = lexicon_facts(folder)
+    try: content = content_of(folder, facts['kind'])
+    except FileNotFoundError as e: raise ValueError(f'{e.filename} is missing; {_AGAIN}') from None
+    if content != facts['content']:
+        raise ValueError(f'{folder}: its tables are not those that were counted: damaged or replaced; {_AGAIN}')
+    return facts

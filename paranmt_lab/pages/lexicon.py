@@ -146,7 +146,8 @@ def _word_part(lexicon, word, by, least, n, s):
 HOW = '''
 1. Type a word. Its paraphrases are words that occur on the other side of a pair more often than chance predicts.
 2. *Adjusted* PMI subtracts the words that co-occur in one sentence anyway, so topic words rank lower.
-3. Raise the number of meetings if rare words lead the list: their scores are uncertain.
+3. Raise the number of meetings if rare words lead the list: their scores are uncertain. All pairs of one source
+   count as one meeting, unless the lexicon was built with `--unit pair`.
 4. SimLex-999 tells how well a score agrees with people's judgement of similarity.
 '''
 
@@ -162,6 +163,7 @@ def page():
     lexicon = _opened(name, stamp)
     counts, request = lexicon.facts['counts'], lexicon.facts['request']
     st.caption(source_line(lexicon=lexicon.folder.name, **{'counted in': request['corpus']},
+                           meetings=f"one a {request.get('unit', 'pair')}",
                            pairs=f"{counts['kept']:,} of {counts['read']:,}", checksum=lexicon.facts['content']))
     in_address('word', _default_word(lexicon), plain)
     in_address('by', 'adjusted', one_of(list(SCORES), 'score'))

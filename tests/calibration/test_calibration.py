@@ -138,6 +138,23 @@ def test_a_damaged_file_is_named(lab):
         with pytest.raises(ValueError, match=r'calibration\.json'): open_calibration('calibration:hand', lab)
 
 
+@pytest.mark.parametrize('part, error', [
+    (dict(takes=dict(unigram_overlap=7, **{SCORER: 7})), 'takes: .* has no version and model'),
+    (dict(figures=7), 'figures is a number'),
+    (dict(figures=[7]), 'figures: row 1 is 7'),
+    (dict(figures=[dict(target='strong', metric='auc')]), 'figures: row 1 is .*expected target, system, metric'),
+    (dict(fitted=[]), 'fitted is a list'),
+    (dict(drawings='none'), 'drawings is text, expected an object'),
+    (dict(targets=dict(strong=7)), 'not the curves of a calibration'),
+    (dict(targets=dict(strong=dict(curves={}, base=float('nan'), logit=True))), 'the base of the curves is nan'),
+])
+def test_each_part_of_a_file_is_checked_when_it_is_opened(lab, part, error):
+    path = save_calibration(by_hand(), 'hand', lab) / 'calibration.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | part))
+    with pytest.raises(ValueError, match=rf'calibration\.json: {error}.*fit it again'):
+        open_calibration('calibration:hand', lab)
+
+
 # ---- fitted
 
 def made_up(references=100, each=6, seed=0):

@@ -1,5 +1,6 @@
 """The lexicon: counts against plain Python on real-looking text, a build that is killed anywhere, names, SimLex."""
 import gzip
+import json
 import os
 import random
 import signal
@@ -25,7 +26,7 @@ from paranmt_lab.lexicon.ppdb import import_ppdb
 from paranmt_lab.lexicon.shards import Conditions
 from paranmt_lab.tokens.text import tokenize
 
-ANY = Conditions(score='', least=1)
+ANY = Conditions(score='', least=1, unit='pair')
 
 
 @pytest.fixture
@@ -88,6 +89,28 @@ def test_any_text_is_counted_as_plain_python_counts_it(tmp_path_factory, pairs):
     assert counted(s.models / 'words') == slowly(pairs)
 
 
+@hypothesis_settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), TEXT, TEXT), min_size=1, max_size=12))
+def test_a_segment_counts_once_whatever_its_pairs(tmp_path_factory, rows):
+    s = replace(settings(), workspace=tmp_path_factory.mktemp('segments'))
+    corpus = Corpus.create('talk', s)
+    segments, references, translations = zip(*rows)
+    corpus.write_pairs(0, dict(segment=segments, reference=references, translation=translations))
+    facts = build_lexicon(corpus, 'words', s, Conditions('', least=1), show=False)
+    expected = count_slowly(list(zip(references, translations)), segments)
+    assert counted(s.models / 'words') == {pair: n for pair, n in expected.items() if n[0]}
+    assert facts['counts']['units'] == len(set(segments)) and facts['counts']['kept'] == len(rows)
+
+
+def test_ten_meetings_in_one_segment_show_no_paraphrase(s):
+    corpus = Corpus.create('talk', s)
+    hypotheses = [f'They {word} about it.' for word in 'joked spoke wrote sang talked cried knew heard read'.split()]
+    corpus.write_pairs(0, dict(segment=[7] * 9, reference=['They laughed about it.'] * 9, translation=hypotheses))
+    for unit, least, expected in (('segment', 2, 0), ('pair', 9, 3)):
+        build_lexicon(corpus, unit, s, Conditions('', least=1, unit=unit), show=False)
+        assert len(paraphrases(open_model(f'lexicon:{unit}', s), 'laughed', least=least)) == expected
+
+
 def test_scores_and_lengths_decide_which_pairs_count(s):
     pairs = [('a b', 'c d'), ('a b', 'c d'), ('a ' * 31, 'c'), ('a ' * 30, 'c'), ('a', 'e')]
     corpus = corpus_of(s, pairs, shard_rows=2)
@@ -98,7 +121,7 @@ def test_scores_and_lengths_decide_which_pairs_count(s):
     for shard, values in enumerate(([.35, .34], [.9, .9], [np.nan])):
         corpus.write_measure('paraphrase_score@tiny', shard, np.float32(values))
     facts = build_lexicon(corpus, 'words', s, Conditions(least=1), show=False)
-    assert facts['counts'] == dict(read=5, kept=2, one_sided=0, low_score=2, too_long=1)
+    assert facts['counts'] == dict(read=5, kept=2, one_sided=0, low_score=2, too_long=1, units=2)
     assert facts['request']['score'] == 'paraphrase_score@tiny'
     assert counted(s.models / 'words') == slowly([pairs[0], pairs[3]])
     corpus.write_measure('paraphrase_score@tiny', 2, [.9])  # other scores are another request
@@ -198,7 +221,7 @@ def test_scores_follow_the_formulas(s):
 
 def test_looking_up_words(s):
     build_lexicon(corpus_of(s, [('a car', 'an automobile')] * 12 + [('a car', 'the car')] * 3), 'words', s, show=False,
-                  conditions=Conditions(''))
+                  conditions=Conditions('', unit='pair'))
     lexicon = Lexicon(s.models / 'words')
     assert 'automobile' in paraphrases(lexicon, ' Car ').word.tolist()[:2]
     assert 'the' not in paraphrases(lexicon, 'car').word.tolist()  # three meetings, and ten are asked for
@@ -250,3 +273,32 @@ def test_simlex_of_the_shipped_scorer():
     scorer = open_model('paraphrase-scorer')
     rows = measure_simlex(scorer.word_similarity, settings().resources / 'eval/simlex/simlex999.tsv')
     assert rows[2]['value'] > .95 and .2 < rows[0]['value'] < .8
+
+
+@pytest.mark.parametrize('damage, error', [
+    (lambda folder: (folder / 'words.parquet').unlink(), 'words.parquet is missing; build the lexicon again'),
+    (lambda folder: (folder / 'words.parquet').write_bytes(b'PAR1'), 'its tables are not those that were counted'),
+    (lambda folder: next(folder.glob('pairs/*')).unlink(), 'its tables are not those that were counted'),
+    (lambda folder: next(folder.glob('pairs/*')).write_bytes(b''), 'its tables are not those that were counted'),
+    (lambda folder: (folder / 'pairs/part-00009.parquet').write_bytes(b'x'), 'its tables are not those'),
+])
+def test_a_damaged_lexicon_gives_no_answer(s, damage, error):
+    build_lexicon(corpus_of(s, sample_pairs(20)), 'words', s, ANY, show=False)
+    open_model('lexicon:words', s)
+    damage(s.models / 'words')
+    with pytest.raises(ValueError, match=error): open_model('lexicon:words', s)
+
+
+@pytest.mark.parametrize('facts, error', [
+    (dict(kind='dictionary'), "kind is 'dictionary', expected counts or ppdb"),
+    (dict(counts=dict(read=1)), 'counts: kept is None, expected a number'),
+    (dict(counts=dict(read=1, kept='all')), "counts: kept is 'all', expected a number"),
+    (dict(kind='ppdb'), 'counts: pairs is None, expected a number'),
+    (dict(content=7), 'content is a number, expected'),
+])
+def test_facts_of_a_lexicon_are_checked(s, facts, error):
+    build_lexicon(corpus_of(s, sample_pairs(20)), 'words', s, ANY, show=False)
+    path = s.models / 'words/lexicon.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    with pytest.raises(ValueError, match=f'lexicon.json: {error}.*build the lexicon again'):
+        open_model('lexicon:words', s)
