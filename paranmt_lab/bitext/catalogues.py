@@ -34,6 +34,9 @@ def charset(
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #6c7584ab
 _CODES = {'bpt', 'ept', 'it', 'ph', 'ut'}
 
+class _OpenUnit(ValueError):
+    "A unit begins inside another."
+
 class TmxUnits:
     "Collects the units of a TMX file from Expat's calls."
     def __init__(self,
@@ -42,8 +45,8 @@ class TmxUnits:
     ):
         self.languages, self.longest = languages, longest
         self.done, self.unit, self.role, self.text = deque(), {}, None, None
-        self.size = self.codes = self.depth = self.start = 0
-        self.broken = ''
+        self.size = self.codes = self.start = 0
+        self.broken, self.open, self.before = '', [], 0  # `open`: elements; `before`: lines of earlier parsers
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #427453d8
 @patch
@@ -59,8 +62,9 @@ def open_tag(self:TmxUnits,
     line:int,        # Where it begins
 ):
     "An element begins."
-    self.depth += 1
-    if self.depth > 64: raise BitextError(f'elements nested deeper than 64 at line {line}: no TMX')
+    if name == 'tu' and 'tu' in self.open: raise _OpenUnit('<tu> is not closed')
+    self.open.append(name)
+    if len(self.open) > 64: raise BitextError(f'elements nested deeper than 64 at line {line}: no TMX')
     if name == 'tu': self.unit, self.start, self.broken = {}, line, ''
     elif name == 'tuv': self.role = self._role_of(attributes)
     elif name == 'seg' and self.role: self.text, self.size = [], 0
@@ -82,7 +86,7 @@ def close_tag(self:TmxUnits,
     name:str, # Element
 ):
     "An element ends."
-    self.depth -= 1
+    self.open.pop()
     if name == 'seg' and self.text is not None:
         self.unit.setdefault(self.role, ''.join(self.text))
         self.text = None
@@ -105,7 +109,8 @@ def _refuse(*_):
 def _parser(units):
     parser = expat.ParserCreate('utf-8')
     parser.buffer_text = True
-    parser.StartElementHandler = lambda name, attributes: units.open_tag(name, attributes, parser.CurrentLineNumber)
+    def _begun(name, attributes): units.open_tag(name, attributes, units.before + parser.CurrentLineNumber)
+    parser.StartElementHandler = _begun
     parser.EndElementHandler, parser.CharacterDataHandler = units.close_tag, units.data
     parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = parser.ExternalEntityRefHandler = _refuse
     def _skipped(name, is_parameter): units.broken = f'unknown entity &{name[:40]};'
@@ -124,13 +129,13 @@ def _declared(head, file):
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #cad2cb7a
 def _decoded(stream, file):
-    "Bytes of well-formed UTF-8 that XML allows, 64 KB at a time."
+    "Text that XML allows, 64 KB at a time."
     head = stream.read(1 << 16)
     decoder = codecs.getincrementaldecoder(_declared(head, file))('replace')
     while head:
-        yield _NO_XML.sub('\ufffd', decoder.decode(head)).encode()
+        yield _NO_XML.sub('\ufffd', decoder.decode(head))
         head = stream.read(1 << 16)
-    yield _NO_XML.sub('\ufffd', decoder.decode(b'', True)).encode()
+    yield _NO_XML.sub('\ufffd', decoder.decode(b'', True))
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #b5056223
 _LANGUAGES = dict(tmx=re.compile(rb'\b(?:xml:|src)?lang\s*=\s*["\']([A-Za-z_-]{2,12})["\']'),
@@ -146,18 +151,75 @@ def languages_of_catalogue(
     return codes - {'en'}
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #b50e5513
-def _fed(parser, stream, file):
-    "Feed the parser piece by piece, with the errors it may have named after the file."
-    size = 0
+_UNIT, _CUT = re.compile(r'<tu[\s>]'), re.compile(r'(?=<tu[\s>]|</(?:body|tmx)\s*>)')
+_NEWLINE = re.compile(r'\r\n?|\n')
+
+def _pieces(texts):
+    "The text cut before each unit and before the end of all; of what has no cut, a megabyte at most."
+    rest = ''
+    for text in texts:
+        *whole, rest = _CUT.split(rest + text)
+        yield from filter(None, whole)
+        if len(rest) > 1 << 20:
+            yield rest
+            rest = ''
+    yield rest
+
+class _Feed:
+    "Feeds a TMX file to Expat, and to another parser behind a unit that is no XML."
+    def __init__(self, units):
+        self.units, self.parser, self.size, self.line, self.is_skipping = units, _parser(units), 0, 1, False
+
+    def restart(self):
+        "Go on with a parser that is inside the same elements, outside of any unit."
+        units = self.units
+        outer = units.open[:units.open.index('tu')] if 'tu' in units.open else units.open
+        units.open, units.role, units.text, units.codes, units.before = [], None, None, 0, self.line - 1
+        self.parser, self.size = _parser(units), 0
+        self.parse(''.join(f'<{name}>' for name in outer))
+
+    def parse(self, text, is_last=False):
+        "Hand a piece to the parser."
+        data = text.encode()
+        self.size += len(data)
+        self.parser.Parse(data, is_last)
+        if self.size - self.parser.CurrentByteIndex > 1 << 20: raise BitextError('a tag longer than a megabyte')
+
+    def set_aside(self, line, reason, text):
+        "Note a unit that is no XML."
+        self.units.done.append(Fault(line, reason, text))
+
+    def unit(self, text):
+        "Parse a piece; a unit that is no XML is set aside."
+        units, is_unit = self.units, bool(_UNIT.match(text))
+        try: self.parse(text)
+        except _OpenUnit as e:  # the unit before this one
+            self.set_aside(units.start, str(e), '\t'.join(units.unit.values()))
+            self.restart()
+            self.unit(text)
+        except expat.ExpatError as e:
+            if not is_unit and 'tu' not in units.open: raise
+            reason = f'damaged XML: {expat.errors.messages[e.code]}'
+            self.set_aside(self.line if is_unit else units.start, reason, text[:units.longest].strip())
+            self.is_skipping = True
+
+    def __call__(self, text):
+        "Parse a piece, unless it belongs to a unit that was set aside."
+        if self.is_skipping and _CUT.match(text):
+            self.restart()
+            self.is_skipping = False
+        if not self.is_skipping: self.unit(text)
+        if self.is_skipping and text.startswith('</'): self(text)
+        else: self.line += len(_NEWLINE.findall(text))
+
+def _fed(feed, stream, file):
+    "Feed the file piece by piece, with the errors named after the file."
     try:
-        for piece in _decoded(stream, file):
-            size += len(piece)
-            yield parser.Parse(piece, False)
-            if size - parser.CurrentByteIndex > 1 << 20: raise BitextError('a tag longer than a megabyte')
-        yield parser.Parse(b'', True)
+        for piece in _pieces(_decoded(stream, file)): yield feed(piece)
+        yield feed.parse('', True)
     except expat.ExpatError as e:
-        why = expat.errors.messages[e.code]
-        raise BitextError(f'{file.path}, line {e.lineno}: damaged or cut-off XML ({why})') from None
+        why, line = expat.errors.messages[e.code], feed.units.before + e.lineno
+        raise BitextError(f'{file.path}, line {line}: damaged or cut-off XML ({why})') from None
     except BitextError as e: raise BitextError(f'{file.path}: {e}') from None
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #1689aebf
@@ -171,9 +233,8 @@ def read_tmx(
         raise BitextError(f"{file.path}: languages beside English: {', '.join(sorted(languages)) or 'none'}; "
                           'say which one is the source: --source-lang de')
     units = TmxUnits({languages.pop(): 'source', 'en': 'reference'}, options.longest)
-    parser = _parser(units)
     with file.open() as stream:
-        for _ in _fed(parser, stream, file):
+        for _ in _fed(_Feed(units), stream, file):
             while units.done: yield units.done.popleft()
 
 # %% ../../nbs/2_pairs/bitext/03_catalogues.ipynb #7bf4a74e

@@ -14,12 +14,14 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import chain, zip_longest
+from warnings import warn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .base import LINE, MEASURE, ROLES, TEXT_ROLES, BitextError, Fault, Input, Options, lines, needed
 from ..ground.languages import is_language
+from ..ground.settings import DataWarning
 
 # %% ../../nbs/2_pairs/bitext/02_columns.ipynb #93d54eb3
 def _surplus(items, number, file):
@@ -216,8 +218,14 @@ def _laid_out(file, options, has_quotes):
     sample = sample_lines(file)
     separator = _separator(has_quotes, (sample or [''])[0])
     rows = [r[1] for r in _rows(iter(enumerate(sample, 1)), separator, None, has_quotes) if not isinstance(r, Fault)]
-    try: return separator, *layout(rows or [['', '']], options)
+    try: header, take, width = layout(rows or [['', '']], options)
     except BitextError as e: raise BitextError(f'{file.path}: {e}') from None
+    texts = [i for role, i in take.items() if role in TEXT_ROLES]
+    if rows and not header and max(texts) < len(rows[0]) and _looks_like_names([rows[0][i] for i in texts], rows[1:]):
+        names = ','.join(f'{role}={rows[0][i]}' for role, i in take.items())
+        warn(f'{file.path}: the first row looks like names of columns and is taken as a pair; if it is a header, name '
+             f'the columns: --columns {names}', DataWarning, stacklevel=2)
+    return separator, header, take, width
 
 # %% ../../nbs/2_pairs/bitext/02_columns.ipynb #5e0998c6
 def read_delimited(

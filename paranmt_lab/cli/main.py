@@ -14,6 +14,7 @@ import shlex
 import sys
 import tempfile
 import traceback
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated
@@ -170,8 +171,17 @@ def program(
     "Make paraphrase pairs by back-translation, judge them, train sentence embeddings on them, and evaluate those."
     if debug: os.environ['PARANMT_DEBUG'] = '1'
 
+_show_any_warning = warnings.showwarning
+
+def _show_warning(message, category, *place):
+    "Print a note on data in one line, and other warnings as Python does."
+    from paranmt_lab.ground.settings import DataWarning
+    if issubclass(category, DataWarning): typer.secho(f'Note: {message}', err=True, fg='yellow')
+    else: _show_any_warning(message, category, *place)
+
 def main():
     "Entry point of the console script."
+    warnings.showwarning = _show_warning
     try: app(prog_name='paranmt')
     except Exception as e:
         report(e)

@@ -6,7 +6,7 @@
 __all__ = ['DEFAULTS', 'NOT_KEYS', 'MACHINE', 'STALE_AFTER', 'FULL', 'SettingsError', 'Settings', 'load_settings',
            'find_settings', 'settings', 'safe_name', 'inside', 'temporary_beside', 'remove_leftovers', 'atomic',
            'sync_file', 'keep_newest', 'whole_folder', 'check_overwrite', 'write_json', 'read_json', 'read_object',
-           'checksum']
+           'DataWarning', 'checksum']
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #8d66924e
 import configparser
@@ -379,6 +379,10 @@ def read_object(
             names = ' or '.join(dict.fromkeys(_JSON[t] for t in types))
             raise ValueError(f'{path}: {key} is {_JSON[type(content[key])]}, expected {names}; {remedy}')
     return content
+
+# %% ../../nbs/0_ground/ground/01_settings.ipynb #eb914443
+class DataWarning(UserWarning):
+    "Data was left out, or looks odd."
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #9537a742
 def checksum(

@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
+from warnings import warn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..ground.settings import atomic
+from ..ground.amounts import amount
+from ..ground.settings import DataWarning, atomic
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #dd7d0f97
 CONTRACTIONS = "n't", "'s", "'m", "'d", "'ll", "'re", "'ve"
@@ -299,12 +301,12 @@ def _lines(path):
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #55dbce77
 def _vector(line, dim, where):
-    "Token and numbers of one line."
+    "Bytes of the token and numbers of one line."
     token, *numbers = line.rsplit(b' ', dim)
     if len(numbers) != dim:
         raise VectorFileError(f'{where}: expected a token and {dim} numbers, found {len(line.split())} fields')
-    try: token, values = token.decode('utf-8'), array('f', map(float, numbers))
-    except (UnicodeDecodeError, ValueError) as e: raise VectorFileError(f'{where}: {e}') from None
+    try: values = array('f', map(float, numbers))
+    except ValueError as e: raise VectorFileError(f'{where}: {e}') from None
     if not np.isfinite(values).all(): raise VectorFileError(f'{where}: a number is not finite')
     return token, values
 
@@ -316,18 +318,32 @@ def read_vectors(
 ) -> tuple[list[str], np.ndarray]:     # n tokens in the order of the file; float32 [n, dim]
     "Read pretrained word vectors."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}, expected at least 1')
-    vocabulary, dim, flat, numbers = None if tokens is None else set(tokens), None, array('f'), {}
+    vocabulary = None if tokens is None else set(tokens)
+    flat, numbers = array('f'), {}
+    number = unreadable = 0
+    rows = dim = None
     with _lines(path) as lines:
         for number, line in lines:
-            if number == 1 and re.fullmatch(rb'\d+ \d+ *', line): dim = int(line.split()[1]); continue
+            if number == 1 and re.fullmatch(rb'\d+ \d+ *', line):
+                rows, dim = map(int, line.split())
+                continue
             if dim is None: dim = len(line.split()) - 1
             if dim < 1:
                 raise VectorFileError(f'{path}:{number}: expected a token and its numbers, '
                                       f'found {len(line.split())} fields')
-            token, values = _vector(line.rstrip(b' '), dim, f'{path}:{number}')
+            raw, values = _vector(line.rstrip(b' '), dim, f'{path}:{number}')
+            try: token = raw.decode('utf-8')
+            except UnicodeDecodeError:
+                unreadable += 1
+                continue
             if token in numbers or vocabulary is not None and token not in vocabulary: continue
             numbers[token] = number
             flat.extend(values)
             if len(numbers) == limit: break
     if dim is None: raise VectorFileError(f'{path}:1: the file is empty')
+    if rows is not None and number - 1 < rows and len(numbers) != limit:
+        raise VectorFileError(f'{path}: the first line promises {rows:,} vectors and {number - 1:,} follow: '
+                              'the file is cut off; fetch it again')
+    if unreadable:
+        warn(f'{path}: {amount(unreadable, "token")} left out, which are not UTF-8', DataWarning, stacklevel=2)
     return list(numbers), np.array(flat, np.float32).reshape(len(numbers), dim)

@@ -9,23 +9,37 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import warnings
 from collections import Counter
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
 from paranmt_lab import bitext
-from paranmt_lab.bitext import import_summary
-from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Record, Reject, checked, excerpt, fault_of, tidy
-from paranmt_lab.bitext.catalogues import read_mo
+from paranmt_lab.bitext import catalogues, import_summary
+from paranmt_lab.bitext.base import (
+    LINE,
+    BitextError,
+    Fault,
+    Input,
+    Options,
+    Record,
+    Reject,
+    checked,
+    excerpt,
+    fault_of,
+    tidy,
+)
+from paranmt_lab.bitext.catalogues import read_mo, read_tmx
 from paranmt_lab.bitext.columns import csv_rows
 from paranmt_lab.corpora.corpus import list_corpora, segment_of
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 
 RESOURCES = settings().resources
 # what these tests write is Czech
@@ -237,6 +251,53 @@ def test_tmx_bad_units(write):
         write('16.tmx', tmx(UNIT, '<?xml version="1.0" encoding="UTF-16"?>').encode('utf-16')))) [0]] == [GOOD[1]])
 
 
+DAMAGE = {
+    'less': UNIT.replace('It is', 'x < y'), 'ampersand': UNIT.replace('It is', 'R & D'),
+    'no-entity': UNIT.replace('It is', '&nbsp;'), 'crossed': UNIT.replace('</seg></tuv>', '</tuv></seg>', 1),
+    'open-unit': UNIT.removesuffix('</tu>'), 'open-segment': UNIT.replace('</seg></tuv></tu>', ''),
+    'open-tag': UNIT.replace('<tu>', '<tu id=7>'), 'nul-tag': UNIT.replace('<seg>', '<\0>', 1)}
+
+
+@pytest.mark.parametrize('damage', DAMAGE)
+@pytest.mark.parametrize('place', ['first', 'middle', 'last', 'twice', 'every other', 'alone'])
+@pytest.mark.parametrize('cut', [1 << 20, 7])
+def test_a_unit_that_is_no_xml_is_set_aside_alone(write, monkeypatch, damage, place, cut):
+    """Its line is named, and all others are read, wherever it is and however the file comes in."""
+    good = [UNIT.replace('It is', f'It {i} is') for i in range(4)]
+    bad = DAMAGE[damage]
+    units = {'first': [bad, *good], 'middle': [*good[:2], bad, *good[2:]], 'last': [*good, bad], 'alone': [bad],
+             'twice': [good[0], bad, bad, *good[1:]], 'every other': [u for g in good for u in (g, bad)]}[place]
+    text = tmx(''.join(f'\n{unit}' for unit in units))
+    whole = [text[i:i + cut] for i in range(0, len(text), cut)]
+    monkeypatch.setattr(catalogues, '_decoded', lambda stream, file: iter(whole))
+    found = list(read_tmx(Input(write('damaged.tmx', text)), Options('cs')))
+    assert [item[0] for item in found] == list(range(2, 2 + len(units)))
+    faults = [item for item in found if isinstance(item, Fault)]
+    assert [fault.line - 2 for fault in faults] == [i for i, unit in enumerate(units) if unit == bad]
+    assert [r['reference'] for _, r in (item for item in found if not isinstance(item, Fault))] == [
+        f'It {i} is raining.' for i in range(4 if place != 'alone' else 0)]
+
+
+def test_the_example_of_an_unescaped_sign_gives_its_other_units(write, lab):
+    path = write('shop.tmx', tmx(UNIT + UNIT.replace('It is', 'x < y') + UNIT.replace('Prší', 'Sněží')))
+    corpus = import_bitext(path, 'shop', lab)
+    assert corpus.rows == 2
+    [reject] = pd.read_parquet(corpus.folder / 'rejects.parquet').to_dict('records')
+    assert reject['line'] == 1 and reject['reason'] == 'damaged XML: not well-formed (invalid token)'
+
+
+def test_a_header_among_columns_by_position_is_noted(write, lab):
+    pairs = [('It rains.', 'It is raining.'), ('The cat sat.', 'A cat was sitting.')]
+    path = write('headed.tsv', ''.join(f'{a}\t{b}\n' for a, b in [('reference', 'translation'), *pairs]))
+    with pytest.warns(DataWarning, match='headed.tsv: the first row looks like names .* reference=reference,transl'):
+        corpus = import_bitext(path, 'headed', lab, columns=dict(reference=0, translation=1))
+    assert corpus.rows == 3
+    path = write('plain.tsv', ''.join(f'{a}\t{b}\n' for a, b in pairs))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', DataWarning)
+        import_bitext(path, 'plain', lab, columns=dict(reference=0, translation=1))
+
+
 def test_mo_bad_offsets(tmp_path):
     texts = [b'Open', b'Close', b'Save', 'Otevřít'.encode(), 'Zavřít'.encode(), 'Uložit'.encode()]
     at, table = 28 + 48, []
@@ -328,7 +389,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 import paranmt_lab.bitext.importing as imp
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 pour = imp._stream
 def slowly(readings, options):
     for n, item in enumerate(pour(readings, options)):

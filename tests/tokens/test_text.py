@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 from paranmt_lab.tokens.lookup import TypeTable, hashed_tokens, rows_of, table_of
 from paranmt_lab.tokens.text import (
     FEATURES,
@@ -241,7 +241,7 @@ def test_tokens_that_are_not_text_stay_out_of_the_vocabulary(tmp_path):
     (b'a 1 2\nb 1 nan\n', ':2: a number is not finite'),
     (b'a 1 2\nb 1 1e300\n', ':2: a number is not finite'),
     (b'a 1 2\n\nb 1 2\n', ':2: expected a token and 2 numbers, found 0'),
-    (b'a 1 2\n\xff 1 2\n', ":2: 'utf-8' codec"),
+    (b'5 2\na 1 2\nb 1 2\n', ': the first line promises 5 vectors and 2 follow: the file is cut off'),
     (b'3 4\na 1 2\n', ':2: expected a token and 4 numbers'),
     (gzip.compress(b'a 1 2\n', mtime=0)[:6], ':1: damaged gzip'),
 ])
@@ -249,6 +249,21 @@ def test_damaged_vector_files_name_file_and_line(tmp_path, content, message):
     path = tmp_path / 'vectors.txt'
     path.write_bytes(content)
     with pytest.raises(VectorFileError, match='vectors.txt' + message): read_vectors(path)
+
+
+def test_tokens_that_are_not_utf8_are_left_out_with_a_note(tmp_path):
+    path = tmp_path / 'old.vec'
+    path.write_bytes(b'the 1 2 3\nk\xe9 7 8 9\nof 4 5 6\n\xff 0 0 0\n')
+    with pytest.warns(DataWarning, match='old.vec: 2 tokens left out, which are not UTF-8'):
+        tokens, vectors = read_vectors(path)
+    assert tokens == ['the', 'of'] and vectors.shape == (2, 3)
+
+
+def test_a_part_of_a_file_is_no_cut_off_file(tmp_path):
+    path = tmp_path / 'words.vec'
+    path.write_text('3 1\na 1\nb 2\na 3\n')  # a repeated token counts as a row of the file
+    assert read_vectors(path)[0] == ['a', 'b'] and read_vectors(path, limit=1)[0] == ['a']
+    assert read_vectors(path, tokens=['b'])[0] == ['b']
 
 
 def test_vector_files_with_odd_tokens(tmp_path):
