@@ -36,7 +36,7 @@ from ..evaluation.simlex import SIMLEX, read_simlex, spearman
 from ..ground.amounts import amount
 from ..ground.models import models_at_hand, open_model
 from ..ground.settings import settings
-from ..lexicon.model import SCORES, pair_scores, paraphrases
+from ..lexicon.model import LEAST_SHOWN, SCORES, pair_scores, paraphrases
 
 # %% ../../nbs/6_showing/pages/30_lexicon.ipynb #690ad235
 def marked(
@@ -128,10 +128,15 @@ def _simlex_part(lexicon, by, s):
         if rho['n']: draw(simlex_scatter(pairs, SCORES[by]).properties(height=360), 'simlex')
 
 # %% ../../nbs/6_showing/pages/30_lexicon.ipynb #9a0386b1
-def _default_word(lexicon):
-    "A word to begin with: the first of some, or one of middling frequency."
-    words = [word for word in ('good', 'house', 'man') if word in lexicon.index]
-    return words[0] if words else lexicon.words.word[min(100, len(lexicon.words) - 1)]
+_PARTNERS = """SELECT word FROM (SELECT unnest([first, second]) AS word FROM pairs WHERE "cross" >= $least)
+          GROUP BY word ORDER BY word < 100, count(*) DESC, word"""
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def _default_word(_lexicon, stamp):
+    "A word to begin with, one that has paraphrases: the first of some, or the rarer one that has most of them."
+    numbers = _lexicon.query(_PARTNERS, dict(least=LEAST_SHOWN))['word']
+    words = _lexicon.words.word.to_numpy()[numbers].tolist() or [_lexicon.words.word[0]]
+    return next((word for word in ('good', 'house', 'man') if word in words), words[0])
 
 @page_part
 def _word_part(lexicon, word, by, least, n, s):
@@ -165,9 +170,9 @@ def page():
     st.caption(source_line(lexicon=lexicon.folder.name, **{'counted in': request['corpus']},
                            meetings=f"one a {request.get('unit', 'pair')}",
                            pairs=f"{counts['kept']:,} of {counts['read']:,}", checksum=lexicon.facts['content']))
-    in_address('word', _default_word(lexicon), plain)
+    in_address('word', _default_word(lexicon, lexicon.identity['checksum']), plain)
     in_address('by', 'adjusted', one_of(list(SCORES), 'score'))
-    in_address('least', 10, number('least', 1))
+    in_address('least', LEAST_SHOWN, number('least', 1))
     in_address('rows', 20, number('rows', 1, 1000))
     word = st.text_input('Word', key='word')
     made_by(shlex.join(['paranmt', 'lexicon', 'look', word, '--lexicon', lexicon.folder.name]))
