@@ -122,12 +122,12 @@ def corpus_export(
     if out.is_dir(): show_note(f"datasets.load_dataset('{out}')")
 
 @command(corpus_app, 'import-paranmt',
-         example='paranmt corpus import-paranmt published para-nmt-5m-processed.txt --score paraphrase_score@published')
+         example='paranmt corpus import-paranmt published para-nmt-50m.txt --score paraphrase_score@published')
 def corpus_import(
     name:str, # Name of the corpus to make
-    files:list[Path], # Files of reference, translation and score, separated by tabs, without a header
+    files:list[Path], # Files of reference, translation and perhaps a score, separated by tabs, without a header
     *,
-    score:str='', # Measure for the score: paraphrase_score@published for ParaNMT; default: from FILE.tsv.json
+    score:str='', # Measure for a third column: paraphrase_score@published for ParaNMT; default: from FILE.tsv.json
     licence:str='', # Licence of the texts, kept in the manifest
     shard_rows:int=100_000, # Rows of a shard
 ):
@@ -135,7 +135,8 @@ def corpus_import(
     from paranmt_lab.bitext.importing import import_summary
     from paranmt_lab.exchange.paranmt import import_paranmt
     corpus = import_paranmt(files, name, score, licence=licence or None, shard_rows=shard_rows)
-    show_table(import_summary(corpus), f'Corpus {name}')
+    columns = ['reference', 'translation', *filter(None, [corpus.manifest('import')['score']])]
+    show_table(import_summary(corpus), f"Corpus {name}, from files of {amount(len(columns), 'column')}: {', '.join(columns)}")
 
 # %% ../../nbs/7_command/cli/03_bitext.ipynb #02c3286a
 @command(corpus_app, 'index', example='paranmt corpus index pairs')

@@ -11,7 +11,7 @@ from command import paranmt
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.exchange.files import export_corpus
 from paranmt_lab.exchange.paranmt import export_tsv, import_paranmt
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 
 
 @pytest.fixture
@@ -94,6 +94,20 @@ def test_the_published_file_is_named_by_the_one_who_imports_it(lab, tmp_path):
     assert (back.frame(['paraphrase_score@published'])['paraphrase_score@published'].tolist()
             == [np.float32(.5), np.float32(.9)])
     assert back.rejects().reason.tolist() == ['score 7 is outside -1 to 1, so it is no paraphrase score']
+
+
+def test_the_released_training_set_has_two_columns_and_no_score(lab, tmp_path):
+    rows = 'The cat sat.\tA cat was sitting.\nIt rains.\tIt is raining.\n'
+    (out := tmp_path / 'two.txt').write_text(rows + 'One.\tTwo.\t0.5\n')
+    with pytest.warns(DataWarning, match='two.txt has two columns.*no score to import as paraphrase_score@published'):
+        corpus = import_paranmt([out], 'two', 'paraphrase_score@published', s=lab)
+    assert (corpus.rows, corpus.measures(), corpus.manifest('import')['score']) == (2, [], '')
+    assert corpus.rejects().reason.tolist() == ['expected 2 fields (reference, translation), found 3']
+    (three := tmp_path / 'three.txt').write_text('One.\tTwo.\t0.5\n')
+    with pytest.raises(ValueError, match='different columns: two.txt 2, three.txt 3; import them one by one'):
+        import_paranmt([out, three], 'both', s=lab)
+    done = paranmt(['corpus', 'import-paranmt', 'again', out], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
+    assert done.returncode == 0 and '2 columns: reference, translation' in done.stdout, done.stderr
 
 
 # ---- files for others
