@@ -136,7 +136,8 @@ def corpus_import(
     from paranmt_lab.exchange.paranmt import import_paranmt
     corpus = import_paranmt(files, name, score, licence=licence or None, shard_rows=shard_rows)
     columns = ['reference', 'translation', *filter(None, [corpus.manifest('import')['score']])]
-    show_table(import_summary(corpus), f"Corpus {name}, from files of {amount(len(columns), 'column')}: {', '.join(columns)}")
+    title = f"Corpus {name}, from files of {amount(len(columns), 'column')}: {', '.join(columns)}"
+    show_table(import_summary(corpus), title)
 
 # %% ../../nbs/7_command/cli/03_bitext.ipynb #02c3286a
 @command(corpus_app, 'index', example='paranmt corpus index pairs')

@@ -108,9 +108,9 @@ def read_paranmt(
             if isinstance(item, Fault): yield item; continue
             row, text = item
             fields = dict(zip(names, text.split('\t')))
-            found = text.count('\t') + 1
+            size = text.count('\t') + 1
             score = fields.pop('score', None)
-            if found != width: yield Fault(row, f"expected {width} fields ({', '.join(names)}), found {found}", text)
+            if size != width: yield Fault(row, f"expected {width} fields ({', '.join(names)}), found {size}", text)
             elif score is None: yield row, fields, None
             elif why := _score_fault(score, column): yield Fault(row, why, text)
             else: yield row, fields, float(score)
