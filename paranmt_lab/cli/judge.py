@@ -87,6 +87,7 @@ def select_(
     n:int=0, # Size of a random sample of the remaining pairs; 0: keep all
     seed:int=0, # Random seed of the sample, of random translations and of quotas
     reason:str='', # Reason of the choice, for the record
+    keep_flags:bool=False, # Keep pairs whose flags say that the translation is worthless, such as "unknown source"
     dry_run:bool=False, # Count the pairs at each step and write nothing
     force:bool=False, # Replace a selection of that name with other conditions or other pairs
 ):
@@ -96,7 +97,8 @@ def select_(
     choice = Selection(name, *_folds(folds), ranges=tuple(map(_range, range)), max_length=max_length,
                        exclude_equal=exclude_equal, where=where, n=n, seed=seed, reason=reason, min_length=min_length,
                        min_ratio=min_ratio, deduplicate=tuple(deduplicate), exact=exact,
-                       one_per_source=one_per_source, quotas=_quotas(quota), per_domain=per_domain)
+                       one_per_source=one_per_source, quotas=_quotas(quota), per_domain=per_domain,
+                       keep_flags=keep_flags)
     record = select(open_corpus(corpus, settings()), choice, force, dry_run)
     title = f'Selection {name} of {corpus}' + ', a dry run: nothing is written' * dry_run
     show_table([{k: step[k] for k in ('step', 'pairs')} for step in record['steps']], title)

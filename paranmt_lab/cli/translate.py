@@ -35,7 +35,8 @@ def translate_run(
     pairs = translate_corpus(open_corpus(bitext, s), name, engine, s, decoding, part_size, source, cluster)
     facts = pairs.manifest('translate')
     if 'finished' not in facts: raise SystemExit(130)
-    show_table([{k: facts[k] for k in ('sentences', 'sources', 'pairs', 'seconds', 'rate')}], f'Corpus {name}')
+    columns = ('sentences', 'sources', 'pairs', 'flagged', 'seconds', 'rate')
+    show_table([{k: facts[k] for k in columns if k in facts}], f'Corpus {name}')
 
 # %% ../../nbs/7_command/cli/04_translate.ipynb #1b2ffd4f
 @command(translate_app, 'shortlist', example='paranmt translate shortlist cs-en listed --without talk')

@@ -21,10 +21,10 @@ from paranmt_lab.engines.protocol import (
     Decoding,
     Hypothesis,
     cut_batches,
-    flagged,
     joined,
     length_limit,
     no_translation,
+    output_flags,
     refuse_lacking,
     seed_of,
 )
@@ -89,8 +89,7 @@ def hypotheses(self:CTranslate2Engine,
     for pieces, score in zip(result.hypotheses, result.scores):
         is_whole = len(pieces) < limit
         text, n = self.pieces.target.decode(pieces), len(pieces) + is_whole
-        out.append(Hypothesis(text, score * n, n,
-                              flagged('' if text.strip() else 'empty', '' if is_whole else 'unfinished')))
+        out.append(Hypothesis(text, score * n, n, output_flags(text, pieces, is_whole)))
     return out
 
 # %% ../../nbs/1_models/engines/04_ct2.ipynb #89d724b4

@@ -20,10 +20,10 @@ from paranmt_lab.engines.protocol import (
     Decoding,
     Hypothesis,
     cut_batches,
-    flagged,
     joined,
     length_limit,
     no_translation,
+    output_flags,
     refuse_lacking,
     seed_of,
 )
@@ -207,8 +207,7 @@ def _read(self:MarianEngine, row, log_probability):
     "A hypothesis of target ids."
     ids = [i for i in row.tolist() if i != self.pad]
     text = self.pieces.target.decode([self.words[i] for i in ids if i != self.eos])
-    return Hypothesis(text, log_probability, len(ids),
-                      flagged('' if text.strip() else 'empty', '' if ids[-1:] == [self.eos] else 'unfinished'))
+    return Hypothesis(text, log_probability, len(ids), output_flags(text, ids, ids[-1:] == [self.eos]))
 
 # %% ../../nbs/1_models/engines/03_marian.ipynb #54a5d24c
 @patch

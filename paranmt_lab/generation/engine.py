@@ -19,10 +19,10 @@ from paranmt_lab.engines.protocol import (
     Hypothesis,
     Translator,
     cut_batches,
-    flagged,
     joined,
     length_limit,
     no_translation,
+    output_flags,
     refuse_lacking,
     seed_of,
 )
@@ -111,7 +111,7 @@ def _hypothesis(self:GeneratorEngine, sequence):
     text = self.pieces.source.decode([i for i in sequence.pieces if i != EOS])
     has_end = sequence.pieces[-1:] == (EOS,)
     return Hypothesis(text, sequence.log_probability, len(sequence.pieces),
-                      flagged('' if text.strip() else 'empty', '' if has_end else 'unfinished'))
+                      output_flags(text, sequence.pieces, has_end))
 
 @patch
 @torch.inference_mode()

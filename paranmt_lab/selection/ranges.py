@@ -13,6 +13,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..corpora.corpus import Corpus, between, quoted
+from .conditions import FIT
 
 # %% ../../nbs/3_judging/selection/02_ranges.ipynb #81253007
 PAPER_RANGES = ((-0.1, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0))
@@ -63,6 +64,10 @@ def range_table(
                          'share': pairs / max(pairs.sum(), 1), 'overlap': figures[:, 1], 'sd': figures[:, 2]})
 
 # %% ../../nbs/3_judging/selection/02_ranges.ipynb #a0ffc241
+def _ranked(measure):
+    "Condition: takes part in the ranking."
+    return f'{between(measure)} AND {FIT}'
+
 def fold_bounds(
     corpus:Corpus,  # Scored corpus
     measure:str,    # Measure that ranks the pairs
@@ -70,7 +75,7 @@ def fold_bounds(
 ) -> list[tuple[float, int, int]]: # k - 1 times (value, segment, pair_id): the last pair of each fold but the last
     "The pairs at which folds of equal size end."
     con, measure = corpus.connect(), corpus.numeric(measure)
-    sql = f'SELECT {quoted(measure)} FROM numbers WHERE {between(measure)}'
+    sql = f'SELECT {quoted(measure)} FROM numbers WHERE {_ranked(measure)}'
     with corpus.answering(): values = con.sql(sql).to_arrow_table()[0].to_numpy()
     ranks = np.unique([max(len(values) * i // k, 1) - 1 for i in range(1, k)]) if len(values) >= k else []
     if len(ranks) < k - 1:
@@ -81,7 +86,7 @@ def fold_bounds(
 # %% ../../nbs/3_judging/selection/02_ranges.ipynb #d86151fe
 def _tied(con, measure, value, place):
     "The pair at a place among those that have just this value."
-    sql = f'''SELECT segment, pair_id FROM numbers WHERE {quoted(measure)} = CAST(? AS FLOAT)
+    sql = f'''SELECT segment, pair_id FROM numbers WHERE {quoted(measure)} = CAST(? AS FLOAT) AND {FIT}
               ORDER BY segment, pair_id LIMIT 1 OFFSET ?'''
     return float(value), *con.execute(sql, [float(value), place]).fetchone()
 
@@ -101,7 +106,7 @@ def fold_condition(
 ) -> str:                                   # SQL condition
     "Condition for the pairs of one fold."
     if not 1 <= fold <= len(bounds) + 1: raise ValueError(f'fold {fold}, expected 1 to {len(bounds) + 1}')
-    parts = [between(measure)]
+    parts = [_ranked(measure)]
     if fold > 1: parts.append(_after(measure, bounds[fold - 2], True))
     if fold <= len(bounds): parts.append(_after(measure, bounds[fold - 1], False))
     return ' AND '.join(parts)

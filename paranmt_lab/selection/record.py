@@ -19,8 +19,8 @@ from ..corpora.state import require_whole
 from ..ground.amounts import amount
 from ..ground.settings import inside, read_object, safe_name, write_json
 from ..jobs.provenance import provenance
-from .choice import Selection, all_of, in_full, lacks_translations, narrowings, steps
-from .conditions import range_condition
+from .choice import Selection, all_of, in_full, narrowings, steps
+from .conditions import fit_steps, range_condition
 
 # %% ../../nbs/3_judging/selection/05_record.ipynb #cd22900f
 def _view(corpus, con, where): return corpus._table_for(con, f' WHERE {where}', None)
@@ -173,11 +173,11 @@ def select(
 # %% ../../nbs/3_judging/selection/05_record.ipynb #a0839299
 def selected_ids(
     corpus:Corpus, # A corpus
-    name:str='',   # Name of a selection; none gives every pair that has both sides
+    name:str='',   # Name of a selection; none gives every pair that is fit for use
     record:dict|None=None, # Its record, such as the copy that a run keeps; None reads the corpus's
 ) -> np.ndarray:   # int64[n] ids, ascending
     "The pairs of a selection, checked to be those that were chosen."
-    if not name: return _chosen(corpus, 'translation IS NOT NULL' if lacks_translations(corpus) else 'true', 0, 0)
+    if not name: return _chosen(corpus, all_of(['true', *(sql for _, sql in fit_steps(corpus))]), 0, 0)
     record = record or read_selection(corpus, name)
     path, again = _record_path(corpus, name), 'select again with --force, or under another name'
     try: ids = _chosen(corpus, record['where'], record['selection']['n'], record['selection']['seed'])
@@ -192,7 +192,7 @@ def selected_ids(
 # %% ../../nbs/3_judging/selection/05_record.ipynb #e05dcea8
 def selected_batches(
     corpus:Corpus,                 # A corpus
-    name:str='',                   # Name of a selection; none gives every pair that has both sides
+    name:str='',                   # Name of a selection; none gives every pair that is fit for use
     columns:Sequence[str]=('pair_id', 'segment', 'reference', 'translation'), # Pair columns and measures
 ) -> Iterator[pa.Table]:           # One table a shard, rows in the order of their ids
     "The rows of a selection, a shard at a time."
@@ -203,7 +203,7 @@ def selected_batches(
 # %% ../../nbs/3_judging/selection/05_record.ipynb #8f0cda96
 def training_pairs(
     corpus:Corpus,  # A corpus
-    name:str='',    # Name of a selection; none gives every pair that has both sides
+    name:str='',    # Name of a selection; none gives every pair that is fit for use
 ) -> pd.DataFrame:  # pair_id, segment, reference, translation
     "The pairs to learn from."
     parts = list(selected_batches(corpus, name))

@@ -159,7 +159,7 @@ def _account(bitext, target, n, progress):
     "Facts of a finished job, for the manifest."
     state, licence = progress.state(), bitext.manifest('import').get('licence')
     pace = {k: state[k] for k in ('seconds', 'rate', 'batches_halved') if k in state}
-    counts = dict(sources=n, sentences=bitext.rows, pairs=target.rows)
+    counts = dict(sources=n, sentences=bitext.rows, pairs=target.rows, flagged=target.count(where='flags IS NOT NULL'))
     return counts | dict(checksums=target.checksums, finished=provenance(), licence=licence) | pace
 
 # %% ../../nbs/2_pairs/translate/08_driver.ipynb #69673431

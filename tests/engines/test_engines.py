@@ -3,6 +3,7 @@ import math
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from command import paranmt
@@ -10,8 +11,10 @@ from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.engines.apertium import ApertiumEngine
 from paranmt_lab.engines.ct2 import CTranslate2Engine
 from paranmt_lab.engines.protocol import BEAM_MOST, Decoding, Hypothesis
-from paranmt_lab.ground.models import find_model
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.models import find_model, open_model
+from paranmt_lab.ground.settings import DataWarning, settings
+from paranmt_lab.selection import Selection, folds, select, selected_ids
+from paranmt_lab.training.data import choose_pairs
 from paranmt_lab.translate.driver import translate_corpus
 
 MODEL = 'ct2:marian-cs-en-tiny'
@@ -211,3 +214,28 @@ def test_a_training_does_not_replace_the_model_of_another(lab, bitext):
     (lab.models / 'mine').mkdir(parents=True)
     code, said = run_command(lab, 'translate', 'train', 'talk', 'mine')
     assert code == 1 and 'mine holds another model; take another name' in said and not (lab.runs / 'mine').exists()
+
+
+ODD = {'Ahoj.': '', '😀😀': 'unknown source', '你好': 'unknown source', '!' * 30: 'repetition',
+       'ano ' * 200: 'repetition'}
+
+
+@pytest.mark.parametrize('engine', ['ct2:marian-cs-en-tiny', 'hf:marian-cs-en-tiny'])
+def test_what_is_invented_or_goes_round_is_flagged(lab, engine):
+    found = open_model(engine, lab).translate(list(ODD), Decoding(beam_size=2))
+    assert all(flag in h.flags for flag, [h] in zip(ODD.values(), found)) and found[0][0].flags == ''
+
+
+def test_flagged_pairs_are_left_out_of_tenths_and_trainings(lab):
+    corpus = Corpus.create('flags', lab)
+    texts = [f'It rains {k}.' for k in range(40)]
+    flags = ['unknown source', 'foreign script, repetition', 'split source', *[None] * 37]
+    corpus.write_pairs(0, dict(reference=texts, translation=texts, flags=flags))
+    corpus.write_measure('m', 0, np.arange(40, 0, -1))
+    assert folds(corpus, 'm', 2).pairs.tolist() == [19, 19]
+    chosen = {'plain': {}, 'half': dict(fold_measure='m', folds=(2,), fold_count=2), 'all': dict(keep_flags=True)}
+    sizes = {name: select(corpus, Selection(name, **choice))['pairs'] for name, choice in chosen.items()}
+    assert sizes == dict(plain=38, half=19, all=40)
+    with pytest.warns(DataWarning, match='2 pairs left out.*--keep-flags'): assert len(choose_pairs(corpus)) == 38
+    assert len(choose_pairs(corpus, selected_ids(corpus, 'all'))) == 40
+    assert len(selected_ids(corpus)) == 38
