@@ -5049,6 +5049,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'paranmt_lab/ground/settings.py'),
                                              'paranmt_lab.ground.settings._full': ( '0_ground/ground/settings.html#_full',
                                                                                     'paranmt_lab/ground/settings.py'),
+                                             'paranmt_lab.ground.settings._home': ( '0_ground/ground/settings.html#_home',
+                                                                                    'paranmt_lab/ground/settings.py'),
                                              'paranmt_lab.ground.settings._ini_text': ( '0_ground/ground/settings.html#_ini_text',
                                                                                         'paranmt_lab/ground/settings.py'),
                                              'paranmt_lab.ground.settings._left_behind': ( '0_ground/ground/settings.html#_left_behind',

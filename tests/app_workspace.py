@@ -118,6 +118,14 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+def wait_for(port: int, log: Path):
+    "Wait until an app answers, at most two minutes."
+    for _ in range(240):
+        try: return urllib.request.urlopen(f'http://127.0.0.1:{port}/_stcore/health', timeout=5)
+        except OSError: time.sleep(0.5)
+    raise TimeoutError(log.read_text()[-2000:])
+
+
 @contextmanager
 def serving(workspace: Path, *options: str, port: int = 0, script: Path = ROOT / 'app.py', **variables: str):
     "The app on a workspace while the block lasts: its address and process. Then its log must not hold a traceback."
@@ -129,10 +137,7 @@ def serving(workspace: Path, *options: str, port: int = 0, script: Path = ROOT /
             env=os.environ | {'PARANMT_WORKSPACE': str(workspace), 'OMP_NUM_THREADS': '1'} | variables,
             cwd=ROOT, stdout=out, stderr=out)
         try:
-            for _ in range(240):
-                try: urllib.request.urlopen(f'http://127.0.0.1:{port}/_stcore/health', timeout=5); break
-                except OSError: time.sleep(0.5)
-            else: raise TimeoutError(log.read_text()[-2000:])
+            wait_for(port, log)
             yield f'http://127.0.0.1:{port}', server
         finally:
             server.terminate()

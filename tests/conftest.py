@@ -10,9 +10,9 @@ from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
 
 # half a minute and more
-LONGEST_FIRST = ('test_app', 'test_training', 'test_annotate', 'test_annotation', 'test_driver', 'test_text',
-                 'test_nmt', 'test_zoo', 'test_jupyter', 'test_workers', 'test_scoring', 'test_classifier',
-                 'test_published')
+LONGEST_FIRST = ('test_app', 'test_wheel', 'test_training', 'test_annotate', 'test_annotation', 'test_driver',
+                 'test_text', 'test_nmt', 'test_zoo', 'test_jupyter', 'test_workers', 'test_scoring',
+                 'test_classifier', 'test_published')
 
 
 @pytest.fixture(autouse=True)

@@ -204,7 +204,10 @@ select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 
 PROBABILITY_RANGES = ((0., 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.)) # Ranges of the last table
 
 @app.command('demo', epilog='Example: `paranmt demo`')
-def demo():
+def demo(
+    app_port:Annotated[int, typer.Option( # Where the app is started in the end
+        '--app', help='Port on which the app starts in the end; 0: no app.', min=0, max=65535)]=0,
+):
     "The main job on the built-in sample: import, back-translate, score, select, train, evaluate."
     from rich.console import Console
 
@@ -226,6 +229,7 @@ def demo():
     strong = range_table(Corpus.open('sample-pairs', s), 'p_strong@parabank', PROBABILITY_RANGES)
     show_table(strong[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by the probability that people call them strong paraphrases', digits=2)
+    if app_port: app(['app', '--port', str(app_port)])
 
 # %% ../../nbs/7_command/cli/02_main.ipynb #4eb7a5ab
 if __name__ == '__main__' and '__file__' in globals(): main()

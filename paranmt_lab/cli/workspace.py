@@ -13,7 +13,7 @@ import tomllib
 import typer
 
 from .terminal import command, command_group, show_note, show_table
-from ..ground.settings import settings
+from ..ground.settings import HOME, settings
 
 # %% ../../nbs/7_command/cli/20_workspace.ipynb #ac7e5886
 def _corpus_facts(corpus):
@@ -76,7 +76,7 @@ def list_():
 def _app_command(s, port, share):
     "The command line that starts the app."
     address = '0.0.0.0' if share else 'localhost'
-    return [sys.executable, '-m', 'streamlit', 'run', str(s.root / 'app.py'), '--server.port', str(port or s.port),
+    return [sys.executable, '-m', 'streamlit', 'run', str(HOME / 'app.py'), '--server.port', str(port or s.port),
             '--server.address', address, '--server.headless', 'true']
 
 @command(workspace_app, 'app', example='paranmt app --port 8600')
@@ -92,7 +92,7 @@ def app_(
     if share and not _has_login(s):
         show_note('Everybody who reaches this machine can now use the app as a researcher: there is no login. '
                   'docs/team.md shows how to add one.', 'yellow')
-    os.chdir(s.root) # Streamlit reads .streamlit/ of the folder that it starts in
+    os.chdir(s.root) # Streamlit reads .streamlit/ of the app's folder, and secrets of the folder that it starts in
     os.execv(sys.executable, _app_command(s, port, share))
 
 def _has_login(s):
