@@ -30,7 +30,7 @@ def score_(
     Stopped before the end, it exits with 130."""
     from paranmt_lab.filters.scoring import score
     s = settings()
-    takes_encoder = 'encoder' in map(model_kind, measures or MEASURES)
+    takes_encoder = 'encoder' in [model_kind(name) for name in measures or MEASURES if '@' not in name]
     models = [encoder, *model] if takes_encoder else model
     data = open_corpus(corpus, s)
     summary = score(data, measures or (), models, workers=s.workers, cluster=cluster)

@@ -197,7 +197,7 @@ select sample-pairs good --range paraphrase_score@paraphrase-scorer=0.4:1.0 --ma
 train sample-random sample-pairs --selection good --model WORD,TRIGRAM --megabatch 20 --epochs 5
 train sample-scorer sample-pairs --selection good --model WORD,TRIGRAM --start paraphrase-scorer --megabatch 20 \
 --epochs 2 --learning-rate 0.0003
-score sample-pairs p_strong p_fluent --model calibration:parabank
+score sample-pairs p_strong@parabank p_fluent@parabank
 select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 --exclude-equal \
 --reason "pairs that are strong paraphrases with a probability of 0.8 or more, as the raters of the calibration judge"
 '''

@@ -214,6 +214,28 @@ def wanted_columns(
     names = names or [name for name in MEASURES if _computable(name, models)]
     return list(dict.fromkeys(column for name in names for column in _with_needed(name, models)))
 
+# %% ../../nbs/3_judging/filters/16_scoring.ipynb #74909561
+def _own_model(corpus, name, models):
+    "The model of `measure@model`; None where the column came with the pairs."
+    before, kind = corpus.manifest(f'score-{name}'), model_kind(name)
+    if not before and not corpus.missing(name): return None
+    try: return named_models([before.get('model') or f"{kind}:{name.partition('@')[2]}"])
+    except FileNotFoundError:
+        if kind in models: return models
+        raise
+
+def _by_model(corpus, names, models):
+    "(columns, models) to compute together; `measure@model` brings its model where it is not among them."
+    if not names: return [(wanted_columns([], models), models)]
+    groups = {}
+    for name in names:
+        suffix = name.partition('@')[2]
+        kind = model_kind(name) if suffix else ''
+        is_own = bool(kind) and (kind not in models or models[kind].name != suffix)
+        by = _own_model(corpus, name, models) if is_own else models
+        groups.setdefault(suffix if is_own else '', ([], by))[0].append(name)
+    return [(columns if by is None else wanted_columns(columns, by), by) for columns, by in groups.values()]
+
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #f0620859
 def check_columns(
     names:Iterable[str], # Columns of measures
@@ -310,6 +332,7 @@ def _its_model(corpus, column, facts, who):
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #b834d1db
 def _passes(corpus, names, models):
     "(columns, models): what models name comes first, by its own model; then other measures; then those that take it."
+    if models is None: return [(names, None)] # they came with the pairs
     inputs = {name: measures for name in names if (measures := taken_measures(name, models))}
     first = {}
     for name, columns in inputs.items():
@@ -368,16 +391,16 @@ def score(
     "Compute what is missing of some measures, shard by shard; stopped, it can be resumed."
     if not corpus.shards: raise ValueError(f'{corpus.name} has no pairs to score: import some first')
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
-    models, names = named_models(models), list(names)
+    names = list(names)
+    groups = _by_model(corpus, names, named_models(models))
     measures = {name.partition('@')[0] for name in names}
-    names = wanted_columns(names, models)
-    check_columns(names)
+    for columns, _ in groups: check_columns(columns)
     with locked(corpus.folder):
-        passes = _passes(corpus, names, models)
+        passes = [one for columns, by in groups for one in _passes(corpus, columns, by)]
         is_new = False
         for columns, by in passes:
             columns = [n for n in columns if n not in PAIRS.names]
-            is_new |= _fill(corpus, columns, by, workers, cluster, show)
+            if by is not None: is_new |= _fill(corpus, columns, by, workers, cluster, show)
             if any(map(corpus.missing, columns)): break # a stop was requested
         table = _report(corpus, list(dict.fromkeys(name for columns, _ in passes for name in columns)))
         table.attrs['notes'] += _without_values(corpus, table, measures)

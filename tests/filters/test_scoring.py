@@ -302,3 +302,19 @@ def test_a_damaged_column_names_the_command_with_its_model(corpora, table):
     said = ' '.join(corpus.problems())
     assert f'`paranmt score {corpus.name} surprise --model words:few`' in said
     assert f'`paranmt score {corpus.name} paraphrase_score --encoder mine`' in said
+
+
+def test_a_stored_name_is_scored_by_its_own_model(corpora):
+    """`paranmt score NAME p_strong@parabank`, and columns of two encoders at once."""
+    corpus = talk(corpora(), 1, 5)
+    corpus.write_measure('paraphrase_score@published', 0, np.arange(5) / 5)
+    names = ['p_strong@parabank', *(f'paraphrase_score@{m}' for m in ('paraphrase-scorer', 'paraphrase-scorer-2',
+                                                                      'published'))]
+    command = lambda *words: paranmt(['score', corpus.name, *words], COLUMNS='200',
+                                     PARANMT_WORKSPACE=str(corpus.folder.parent.parent))
+    said = command(*names)
+    assert said.returncode == 0 and all(name in said.stdout for name in names), said.stderr
+    assert not any(map(corpus.missing, names))
+    assert corpus.frame(names)[names[-1]].tolist()[1] == np.float32(.2)
+    refused = command('p_strong@nonesuch')
+    assert refused.returncode == 1 and 'nonesuch' in refused.stderr and 'Traceback' not in refused.stderr
