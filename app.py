@@ -4,7 +4,7 @@ from pathlib import Path
 import streamlit as st
 
 from paranmt_lab.components import access
-from paranmt_lab.components.links import know_pages, name_tab
+from paranmt_lab.components.links import know_pages, name_tab, one_back_for_one_step
 from paranmt_lab.components.parts import show_errors
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.pages import (
@@ -53,6 +53,7 @@ with show_errors():
         rating(default=True), rating(url_path='annotate', visibility='hidden')]
     page = st.navigation(pages, expanded=True)  # every page is seen: more than ten are otherwise folded
     know_pages(pages)
+    one_back_for_one_step()
     access.show_account()
     access.return_to_address()
     name_tab(page.title)  # a page may stop before its end

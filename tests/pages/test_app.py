@@ -517,6 +517,21 @@ def test_back_after_two_clicks(own_page, workspace):
     assert 'range' not in page.address_bar() and page.metric('pairs with') == count(-2, 2)
 
 
+def test_back_is_one_press_for_a_page(own_page):
+    "The choices that a page writes into its address are no step of their own, neither at the first page nor at a link."
+    page = own_page
+    page.open('score-ranges')
+    begin = page.tab.evaluate('history.length')
+    seen = [page.tab.url]
+    for name in ('Filters', 'Training', 'Results'):
+        page.after(page.tab.get_by_test_id('stSidebarNav').get_by_role('link', name=name).click)
+        seen.append(page.tab.url)
+    assert all('?' in address for address in seen) and page.tab.evaluate('history.length') == begin + 3
+    for address in seen[-2::-1]:
+        page.after(page.tab.go_back)
+        assert page.tab.url == address
+
+
 def test_back_from_a_choice_in_the_sidebar(page):
     "Back undoes the choice of a corpus, on the page and in the address."
     page.open('score-ranges', corpus='talk-reworded')
