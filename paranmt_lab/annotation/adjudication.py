@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from .answers import check_labels, reused
 from .campaigns import SCALES, TEXTS, campaign_in, campaign_items
 from .store import EventLog, frame_of, moment, note, run, storable
-from .turn import Refused, person
+from .turn import Refused, known_as, person
 from .views import ratings
 
 # %% ../../nbs/3_judging/annotation/09_adjudication.ipynb #32018ae2
@@ -72,10 +72,11 @@ def adjudicate(
     comment:str='',       # Why it was decided so
 ) -> int:                 # Number of the event
     "Decide an item. The last decision about it holds."
-    who, item = person(annotator), int(item) # an item out of a frame is no int to SQLite
+    item = int(item) # an item out of a frame is no int to SQLite
     decision = _decision(strength, fluency, how, together, comment)
     with log.writing() as db:
         campaign_in(db, campaign)
+        who = known_as(db, campaign, annotator)
         if token and (event := _earlier(db, who, token, campaign, item, decision)): return event
         raters = _raters(db, campaign, item)
         if how == 'blind' and who in raters:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from .campaigns import campaign_in
 from .store import EventLog, note, run, storable
-from .turn import Refused, Turn, person
+from .turn import Refused, Turn, known_as
 
 # %% ../../nbs/3_judging/annotation/03_admission.ipynb #d4c097f8
 STATES = ('open', 'paused', 'closed')
@@ -118,8 +118,9 @@ def has_begun(
     annotator:str,  # Name of the rater
 ) -> bool:
     "Whether a rater has confirmed the guidelines of a campaign, or has had a pair of it."
-    who = person(annotator)
-    with log.reading() as db: return any(run(db, sql, c=campaign, a=who).scalar() for sql in (_READ, _HAS_PAIR))
+    with log.reading() as db:
+        who = known_as(db, campaign, annotator)
+        return any(run(db, sql, c=campaign, a=who).scalar() for sql in (_READ, _HAS_PAIR))
 
 # %% ../../nbs/3_judging/annotation/03_admission.ipynb #f8ae3338
 def confirm_guidelines(
@@ -128,7 +129,7 @@ def confirm_guidelines(
     annotator:str,  # Name of the rater
 ):
     "Record that a rater has read the guidelines, once for each campaign."
-    who = person(annotator)
     with log.writing() as db:
         campaign_in(db, campaign)
+        who = known_as(db, campaign, annotator)
         if not run(db, _READ, c=campaign, a=who).scalar(): note(db, log.now(db), READ, who, {}, campaign)

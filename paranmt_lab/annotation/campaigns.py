@@ -24,7 +24,7 @@ from .store import EventLog, note, run, storable
 from ..corpora.corpus import Corpus, between, quoted, shuffled, smallest
 from ..corpora.state import require_whole
 from ..ground.asset_files import asset
-from ..ground.settings import Settings, safe_name
+from ..ground.settings import Settings, safe_name, same_name
 from ..selection import PAPER_RANGES, Selection, fold_bounds, fold_condition, selected_ids, steps
 
 # %% ../../nbs/3_judging/annotation/04_campaigns.ipynb #5ae9936f
@@ -293,6 +293,8 @@ def keep_campaign(
 class CampaignThere(ValueError): "A campaign of this name has been written already."
 
 # %% ../../nbs/3_judging/annotation/04_campaigns.ipynb #5b4d7633
+_NAMES = f"SELECT DISTINCT campaign FROM events WHERE kind = '{CAMPAIGN}' ORDER BY campaign"
+
 def insert_campaign(
     db:sa.Connection, # Of `writing`
     now:datetime,     # The time there
@@ -302,8 +304,8 @@ def insert_campaign(
     who:str,          # Who creates it
 ):
     "Write a campaign and its items inside a transaction."
-    if _payload(db, c.name):
-        raise CampaignThere(f'campaign {c.name!r} is there already, and campaigns are never changed: '
+    if there := same_name(c.name, run(db, _NAMES).scalars()):
+        raise CampaignThere(f'campaign {there!r} is there already, and campaigns are never changed: '
                             'give this one another name')
     note(db, now, CAMPAIGN, who, dict(campaign=asdict(c), strata=table), c.name)
     places = [dict(campaign=c.name, item=r['item'], open=c.overlap, repeat_of=r['repeat_of'])
@@ -337,8 +339,6 @@ def _parsed(payload):
     return Campaign(**fields)
 
 # %% ../../nbs/3_judging/annotation/04_campaigns.ipynb #59fc1cc3
-_NAMES = f"SELECT DISTINCT campaign FROM events WHERE kind = '{CAMPAIGN}' ORDER BY campaign"
-
 def campaign_in(
     db:sa.Connection, # Of `reading` or `writing`
     name:str,         # Name of a campaign
@@ -359,10 +359,11 @@ def read_campaign(
 # %% ../../nbs/3_judging/annotation/04_campaigns.ipynb #03cc98cd
 def _strata_of_same(log, c):
     "The strata of this very campaign where it is there already, else None; another one of its name is refused."
-    with log.reading() as db: payload = _payload(db, c.name)
-    if not payload: return None
+    with log.reading() as db:
+        if not (there := same_name(c.name, run(db, _NAMES).scalars())): return None
+        payload = _payload(db, there)
     if _parsed(payload) != c:
-        raise ValueError(f'campaign {c.name!r} is there already with other settings, and campaigns are never changed: '
+        raise ValueError(f'campaign {there!r} is there already with other settings, and campaigns are never changed: '
                          'give this one another name')
     return pd.DataFrame(json.loads(payload)['strata'])
 

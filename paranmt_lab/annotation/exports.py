@@ -37,7 +37,7 @@ from .store import EventLog, moment, run, stamp, storable
 from .turn import REASONS, person
 from .views import JUDGEMENTS
 from ..ground.asset_files import asset
-from ..ground.settings import atomic, check_overwrite
+from ..ground.settings import atomic, check_overwrite, folded
 
 # %% ../../nbs/3_judging/annotation/10_exports.ipynb #ccecd4f5
 _PAIR = dict(item=pa.int64(), pair_id=pa.int64(), stratum=pa.string(), weight=pa.float64(), repeat_of=pa.int64(),
@@ -438,6 +438,11 @@ def _strata(items):
             for stratum, row in sums.iterrows()]
 
 # %% ../../nbs/3_judging/annotation/10_exports.ipynb #3e26fed6
+def _one_spelling(names):
+    "Each name as it was first written."
+    first = {}
+    return [first.setdefault(folded(name), name) for name in names]
+
 def import_answers(
     log:EventLog,        # The database
     c:Campaign,          # The campaign to make; its `overlap` is raised to what the file has
@@ -445,7 +450,7 @@ def import_answers(
     who:str='workbench', # Who imports
 ) -> Campaign:           # As it was made
     "Import answers as a campaign of their own, all or none."
-    items, frame = _items(frame)
+    items, frame = _items(frame.assign(annotator=_one_spelling(frame.annotator)))
     counts = frame[frame.state.isin(JUDGEMENTS) & frame.gold.isna()].groupby('item').size()
     c = replace(c, overlap=max(c.overlap, int(counts.max()) if len(counts) else 1))
     with log.writing(silence=3600) as db:

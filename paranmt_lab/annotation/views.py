@@ -18,7 +18,7 @@ from .campaigns import SCALES, campaign_in
 from .queue import EXPIRED_ITEMS, GOLD_ITEMS, ORDINARY_ITEMS, REPEATED_ITEMS
 from .replay import states_at
 from .store import EventLog, frame_of, moment, run
-from .turn import person
+from .turn import rater_of
 
 # %% ../../nbs/3_judging/annotation/08_views.ipynb #cf5a0834
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def own_answers(
     annotator:str,   # Who asks
 ) -> pd.DataFrame:   # item, state, strength, fluency, reason, comment, time; only their own, the latest first
     "The answers of a person in a campaign."
-    rows = log.ask(_OWN_ANSWERS, c=campaign, a=person(annotator))
+    rows = log.ask(_OWN_ANSWERS, c=campaign, a=rater_of(log, campaign, annotator))
     return frame_of(rows).astype(dict.fromkeys(SCALES, 'Int64'))
 
 # %% ../../nbs/3_judging/annotation/08_views.ipynb #44084730
@@ -146,7 +146,7 @@ def answer_list(
     annotator:str,   # Who asks
 ) -> pd.DataFrame:   # number (from 1), reference, translation, and the columns of `own_answers`; the latest first
     "The answers of a person with the texts of their pairs."
-    frame = frame_of(log.ask(_ANSWER_LIST, c=campaign, a=person(annotator)))
+    frame = frame_of(log.ask(_ANSWER_LIST, c=campaign, a=rater_of(log, campaign, annotator)))
     texts = [json.loads(content) for content in frame.pop('content')]
     frame.insert(0, 'number', range(1, len(frame) + 1))
     for place, name in enumerate(('reference', 'translation'), 1): frame.insert(place, name, [t[name] for t in texts])
@@ -160,7 +160,7 @@ def answer_count(
 ) -> int:            # As many as `answer_list` has rows
     "The number of answers of a person."
     sql = f'SELECT count(*) FROM assignments WHERE campaign = :c AND annotator = :a AND {_WITH_ANSWER}'
-    return log.ask(sql, c=campaign, a=person(annotator)).scalar()
+    return log.ask(sql, c=campaign, a=rater_of(log, campaign, annotator)).scalar()
 
 # %% ../../nbs/3_judging/annotation/08_views.ipynb #8b4fd34e
 _ITEM_ANSWERS = f"""SELECT annotator, {_FIELDS} FROM assignments

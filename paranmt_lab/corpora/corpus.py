@@ -29,7 +29,17 @@ from fastcore.basics import patch
 
 from ..ground.amounts import amount
 from ..ground.models import KINDS, is_replaced, served_kind
-from ..ground.settings import Settings, atomic, checksum, inside, read_object, safe_name, settings, write_json
+from paranmt_lab.ground.settings import (
+    Settings,
+    atomic,
+    checksum,
+    inside,
+    named_folder,
+    read_object,
+    safe_name,
+    settings,
+    write_json,
+)
 
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #b0e6358f
 SHARD = 1_000_000_000
@@ -121,7 +131,7 @@ def create(cls:Corpus,
     s:Settings|None=None,  # Settings; None reads them
 ) -> Corpus:               # The corpus: empty, or as far as a stopped stage left it
     "Make the folder of a corpus, or open the one that is there: a written shard cannot be overwritten anyway."
-    folder = inside((s or settings()).corpora, safe_name(name, 'corpus'))
+    folder = named_folder((s or settings()).corpora, name, 'corpus')
     (folder / 'pairs').mkdir(parents=True, exist_ok=True)
     return cls(folder)  # type: ignore[operator]  # a class; @patch reads which one from the annotation
 
@@ -140,7 +150,7 @@ def open(cls:Corpus,
 ) -> Corpus:              # The corpus
     "Open a corpus that exists; the error names those that do."
     s = s or settings()
-    folder = inside(s.corpora, safe_name(name, 'corpus'))
+    folder = named_folder(s.corpora, name, 'corpus')
     if (folder / 'pairs').is_dir(): return cls(folder)  # type: ignore[operator]  # a class, as in `create`
     raise FileNotFoundError(f"no corpus {name!r} in {s.corpora}; there are: {', '.join(list_corpora(s)) or 'none'}")
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HOME', 'DEFAULTS', 'NOT_KEYS', 'MACHINE', 'STALE_AFTER', 'FULL', 'SettingsError', 'Settings', 'load_settings',
-           'find_settings', 'settings', 'safe_name', 'inside', 'temporary_beside', 'remove_leftovers', 'atomic',
-           'sync_file', 'keep_newest', 'whole_folder', 'check_overwrite', 'write_json', 'read_json', 'read_object',
-           'DataWarning', 'checksum']
+           'find_settings', 'settings', 'safe_name', 'inside', 'folded', 'same_name', 'named_folder',
+           'temporary_beside', 'remove_leftovers', 'atomic', 'sync_file', 'keep_newest', 'whole_folder',
+           'check_overwrite', 'write_json', 'read_json', 'read_object', 'DataWarning', 'checksum']
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #8d66924e
 import configparser
@@ -19,11 +19,12 @@ import re
 import shutil
 import threading
 import time
+import unicodedata
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #a0a91217
 class SettingsError(ValueError):
@@ -177,6 +178,33 @@ def inside(
     path = folder.joinpath(*parts).resolve()
     if not path.is_relative_to(folder): raise ValueError(f"{'/'.join(map(str, parts))!r} lies outside {folder}")
     return path
+
+# %% ../../nbs/0_ground/ground/01_settings.ipynb #fc5bd78c
+def folded(
+    name:str, # A name
+) -> str:     # The text by which it is compared
+    "A name without case, invisible characters and repeated white space."
+    letters = [c for c in unicodedata.normalize('NFKC', str(name)) if unicodedata.category(c) != 'Cf']
+    return ' '.join(''.join(letters).casefold().split())
+
+def same_name(
+    name:str,            # A name
+    names:Iterable[str], # Names that are taken, in the order in which they were given
+) -> str:                # The one that is the same for a reader; empty where there is none
+    "Find a name among others, however it was typed."
+    names = list(names)
+    if name in names: return name
+    return next((other for other in names if folded(other) == folded(name)), '')
+
+def named_folder(
+    root:Path, # Folder of all corpora, or all runs
+    name:str,  # Name that a person gave
+    what:str,  # What it names, for messages
+) -> Path:     # The folder of that name, whether it is there or not
+    "The folder of a corpus or run: the one that is there under the same name, however that is typed."
+    folder = inside(root, safe_name(name, what))
+    if folder.exists() or not Path(root).is_dir(): return folder
+    return inside(root, same_name(name, sorted(p.name for p in Path(root).iterdir())) or name)
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #c55f3a98
 def _machine():

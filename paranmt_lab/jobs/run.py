@@ -22,7 +22,7 @@ from fastcore.basics import patch
 from safetensors import SafetensorError
 
 from ..ground.fields import defaults, flat
-from ..ground.settings import atomic, inside, read_json, safe_name, write_json
+from ..ground.settings import atomic, named_folder, read_json, write_json
 from .progress import read_progress
 from .provenance import canonical, fingerprint, provenance
 from .workers import locked
@@ -53,7 +53,7 @@ def open(cls:Run,
     name:str,  # Name of the run
 ) -> Run:      # The run there
     "Open a run by name."
-    return Run(inside(root, safe_name(name, 'run')))
+    return Run(named_folder(root, name, 'run'))
 
 # %% ../../nbs/0_ground/jobs/03_run.ipynb #8844097b
 @patch(cls_method=True)
@@ -64,7 +64,7 @@ def create(cls:Run,
     read:Callable[[dict], dict]=dict, # Translates the fields of a config that an earlier version wrote
 ) -> Run:       # A new run, or the one of the same name and config
     "Make a run's folder, or open it where it exists with the same config."
-    folder = inside(root, safe_name(name, 'run'))
+    folder = named_folder(root, name, 'run')
     values, later = config, {}
     if is_dataclass(config): values, later = flat(config), defaults(type(config))
     if (folder / 'config.json').exists():
@@ -91,7 +91,7 @@ def alone(cls:Run,
     name:str,  # Name of a run, which need not exist yet
 ) -> Iterator[None]:
     "Be the only process that works on a run, or refuse. The lock lies beside the folder, so that it claims no name."
-    folder = inside(root, safe_name(name, 'run'))
+    folder = named_folder(root, name, 'run')
     with locked(folder, folder.with_name(f'.{name}.lock')): yield
 
 # %% ../../nbs/0_ground/jobs/03_run.ipynb #4fe28667

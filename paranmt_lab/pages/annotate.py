@@ -28,6 +28,7 @@ from paranmt_lab.annotation.admission import (
 from ..annotation.campaigns import Campaign, Gold, create_campaign, list_campaigns, read_campaign
 from ..annotation.exports import read_gold
 from ..annotation.store import EventLog
+from ..annotation.turn import rater_of
 from ..annotation.views import answer_list, rater_names
 from ..charts.labels import label, table_name
 from ..components.access import log_or_stop, rename, researcher, signed_in, vouched
@@ -318,7 +319,7 @@ def page():
     may_draw = researcher(s)
     if names:
         name = choose('Campaign', names, 'campaign', 'campaign')
-        plan = read_campaign(log, name)
+        plan, who = read_campaign(log, name), rater_of(log, name, who)
         _remember_list()
         if _admitted(log, plan, who): _rate(s.annotations, name, who, plan.guidelines)
         origin = f'of {plan.corpus}' if plan.corpus else 'imported'

@@ -38,6 +38,7 @@ from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, dispute
 from paranmt_lab.annotation.admission import campaign_state, has_begun, set_state
 from paranmt_lab.annotation.answers import comment, discard, retract, revise, skip, submit, undo
 from paranmt_lab.annotation.campaigns import (
+    SCALES,
     Campaign,
     CampaignThere,
     Gold,
@@ -63,11 +64,12 @@ from paranmt_lab.annotation.store import (
 )
 from paranmt_lab.annotation.table3 import paper_table, strong_pairs
 from paranmt_lab.annotation.turn import HOLDING, REASONS, Empty, Refused, Task, begin_turn
-from paranmt_lab.annotation.views import label_patterns, own_answers, progress, ratings
+from paranmt_lab.annotation.views import label_patterns, own_answers, progress, rater_names, ratings
 from paranmt_lab.cli.annotate import annotate_app, campaign_status
 from paranmt_lab.components.rating import Chair, Desk, card_data, dispute_data
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
+from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select
 
 store.SILENCE = 0 # a test that somebody pauses is no client that fell silent; the one about silence sets its own
@@ -560,7 +562,7 @@ def test_hostile_text_comes_back_letter_for_letter(url, tmp_path):
     assert ",=" not in cells and ',"=' not in cells and '\n=' not in cells
 
 
-@pytest.mark.parametrize('name', ['', ' ', 'a\0b', '\ud800', 'x' * 101, 'a\nb', '\u202eann', None])
+@pytest.mark.parametrize('name', ['', ' ', '\u200b', 'a\0b', '\ud800', 'x' * 101, 'a\nb', None])
 def test_names_that_are_none_are_refused(tmp_path, name):
     log = EventLog(f'sqlite:///{tmp_path}/a.sqlite')
     keep_campaign(log, Campaign('talk', guidelines=''), pairs(1))
@@ -568,6 +570,35 @@ def test_names_that_are_none_are_refused(tmp_path, name):
     with pytest.raises(ValueError): next_item(log, 'talk', name)
     with pytest.raises(ValueError): log.append('a\0b', 'ann', {})
     assert len(log) == before
+
+
+def test_one_person_is_one_rater_however_the_name_is_typed(url, tmp_path):
+    """White space, case and invisible characters; otherwise one person fills both places of a pair."""
+    log = EventLog(url)
+    keep_campaign(log, Campaign('talk', overlap=2, guidelines=''), pairs(1))
+    item = next_item(log, 'talk', 'Ada L').item
+    submit(log, 'talk', 'Ada L', item, 3, 3, 't')
+    for name in ('ada l', ' Ada  L ', 'Ada\u00a0L', 'A\u200bda L', '\u202eADA L'):
+        assert isinstance(next_item(log, 'talk', name), Empty) and has_begun(log, 'talk', name)
+        assert own_answers(log, 'talk', name).strength.tolist() == [3]
+        with pytest.raises(Refused, match='Ada L has rated'): adjudicate(log, 'talk', name, item, 1, 1)
+    revise(log, 'talk', 'ADA L', item, 2, 2)
+    assert rater_names(log, 'talk') == ['Ada L'] and isinstance(next_item(log, 'talk', 'Bea'), Task)
+    with pytest.raises(ValueError, match="'talk' is there already"):
+        keep_campaign(log, Campaign('Talk', guidelines=''), pairs(1))
+    names = 'reference', 'translation', 'annotator', *SCALES
+    (tmp_path / 'two.csv').write_text(','.join(names) + '\na,b,Ada L,3,3\nc,d,ada l,3,3\n')
+    import_answers(log, Campaign('file', guidelines=''), read_answers(tmp_path / 'two.csv', dict(zip(names, names))))
+    assert rater_names(log, 'file') == ['Ada L']
+
+
+def test_corpora_and_runs_have_one_name_however_it_is_typed(tmp_path):
+    lab = replace(settings(), workspace=tmp_path)
+    folder = Corpus.create('Sample', lab).folder
+    assert folder == Corpus.create('sample', lab).folder == Corpus.open('SAMPLE', lab).folder
+    run = Run.create(lab.runs, 'First', dict(seed=1))
+    assert Run.create(lab.runs, 'first', dict(seed=1)).name == Run.open(lab.runs, 'FIRST').name == run.name == 'First'
+    with pytest.raises(ValueError, match='exists with another config'): Run.create(lab.runs, 'first', dict(seed=2))
 
 
 def test_nobody_reads_or_writes_for_somebody_else(url):
