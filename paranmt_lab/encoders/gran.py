@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .kernels import compiled
-from .layers import Batch, Layer
+from .layers import Batch, Layer, small_rows
 from .names import CELLS
 from .numbering import numbering
 from paranmt_lab.encoders.recurrent import (
@@ -366,7 +366,7 @@ class Gran(Layer):
         if not 0 <= variational < 1:
             raise ValueError(f'variational = {variational}; expected a share from 0 to below 1')
         self.feature, self.dim, self.cell, self.variational, self.reference = feature, dim, cell, variational, reference
-        self.weight_rd = nn.Parameter(torch.randn(rows, dim) * 0.01)
+        self.weight_rd = small_rows(rows, dim)
         self.recurrent = (LstmWeights(dim, hidden, 1, peepholes, weights) if cell == 'lstm'
                           else GruWeights(dim, hidden, reference))
         self.time_width = (4 if cell == 'lstm' else 3) * hidden

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .kernels import FAST, ask_for, compiled
-from .layers import Batch, Layer, embed
+from .layers import Batch, Layer, embed, small_rows
 from .names import JOINS, POOLINGS
 from .numbering import numbering
 from .rows import read_rows
@@ -688,7 +688,7 @@ class Lstm(Layer):
         if join not in JOINS: raise ValueError(f"join = {join!r}; expected {', '.join(JOINS)}")
         self.feature, self.pooling, self.join, self.reference = feature, pooling, join, reference
         self.dim = hidden * (2 if bidirectional and join == 'concat' else 1)
-        self.weight_rd = nn.Parameter(torch.randn(rows, dim) * 0.01)
+        self.weight_rd = small_rows(rows, dim)
         self.lstm = LstmWeights(dim, hidden, 2 if bidirectional else 1, peepholes, weights)
         self.time_width = self.lstm.bias_kg.numel()
 

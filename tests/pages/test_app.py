@@ -1342,6 +1342,38 @@ def test_dark(browser, app):
     page.tab.close()
 
 
+# Milliseconds from a click on a link of the navigation until lines in place of the page, or its title, are there.
+UNTIL_A_SIGN = """name => new Promise(done => {
+  const links = [...document.querySelectorAll('[data-testid=stSidebarNav] a')];
+  const link = links.find(a => a.innerText.trim().endsWith(name));
+  const start = performance.now();
+  const title = () => document.querySelector('[data-testid=stMain] h1')?.innerText.trim() == name;
+  const look = () => document.querySelector('.paranmt-skeleton') || title()
+    ? done(performance.now() - start) : requestAnimationFrame(look);
+  link.click();
+  look();
+})"""
+
+
+def test_a_page_shows_at_once_that_it_is_being_drawn(own_page):
+    "A sign of work within 300 ms on a quiet machine, none when the page is whole, and none when a choice changes it."
+    page = own_page.open('filters', corpus='talk-reworded')
+    names = 'Score ranges', 'Training', 'Mega-batch negatives', 'Results', 'Back-translation', 'Overview', 'Filters'
+    waits = {}
+    for name in names:
+        waits[name] = page.tab.evaluate(UNTIL_A_SIGN, name)
+        page.settle()
+        assert not page.tab.locator('.paranmt-skeleton').count(), name
+    assert sorted(waits.values())[len(waits) // 2] < 1000, waits
+    page.open('filters', corpus='talk-reworded', filter='trigram_overlap:0.1:0.7')
+    page.tab.evaluate("""window.signs = 0;
+        const look = () => { if (document.querySelector('.paranmt-skeleton')) window.signs++; };
+        new MutationObserver(look).observe(document, {subtree: true, childList: true});""")
+    page.tab.locator('input[aria-label="trigram_overlap — start"]').focus()
+    page.after(page.tab.keyboard.press, 'ArrowRight')
+    assert page.tab.evaluate('window.signs') == 0
+
+
 def test_empty_workspace(browser, tmp_path):
     "Every page of an empty workspace names the command that fills it."
     from paranmt_lab.pages.harness import AppTest
@@ -1363,7 +1395,7 @@ def test_every_page_says_what_it_is_for(tmp_path, monkeypatch):
     (tmp_path / 'settings.ini').write_text('[paranmt]\n')
     monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path))
     monkeypatch.setenv('PARANMT_SETTINGS', str(tmp_path / 'settings.ini'))
-    pages = set(re.findall(r'(\w+)\.page,', (ROOT / 'app.py').read_text()))
+    pages = set(re.findall(r"^    \('(\w+)', '", (ROOT / 'app.py').read_text(), re.M))
     assert len(pages) > 10 and all((Path(paranmt_lab.pages.__path__[0]) / f'{name}.py').exists() for name in pages)
     for name in sorted(pages):
         at = AppTest.from_string(f'from paranmt_lab.pages.{name} import page\npage()', default_timeout=120).run()
