@@ -81,6 +81,6 @@ test: $(READY) debian ray ## nbdev_test, then pytest
 soak: $(READY) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
 	PICTURES=1 $(BIN)/pytest tests -m soak
 
-screenshots: $(READY) debian ## Four pictures of the app on the demonstration's data, into nbs/images/
+screenshots: $(READY) debian ## The pictures of the app on the data of the demonstration, into nbs/images/
 	$(BIN)/paranmt demo
 	$(BIN)/python tests/screenshots.py

@@ -1,22 +1,36 @@
-"""Pictures of the app's pages on the demonstration's data, light and dark: make screenshots.
+"""Pictures of the app's pages on the demonstration's data: make screenshots.
 
     python tests/screenshots.py [WORKSPACE] [--all]
 
-Four pages go to nbs/images/ as `app-NAME.png`; with --all every page goes to tests/screenshots/, in both colour
-schemes. WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown."""
+The pages of `SHOWN` go to nbs/images/; with --all every page goes to tests/screenshots/, in both colour schemes.
+WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown. The ratings of the
+pictures are in a database of their own, which is forgotten."""
+import os
 import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
-from test_app import CHROMIUM, PATIENCE, Page
 
 from app_workspace import serving
+from paranmt_lab.annotation.campaigns import Campaign, create_campaign
+from paranmt_lab.annotation.store import EventLog
 from paranmt_lab.ground.settings import settings
 
 ROOT = Path(__file__).resolve().parents[1]
-FOUR = {'overview': ('', {}), 'score-ranges': ('score-ranges', {}), 'filters': ('filters', {}),
-        'training': ('training', {})}
+sys.path.append(str(ROOT / 'tests/pages'))
+from test_app import CHROMIUM, PATIENCE, Page
+
+# File in nbs/images to the page that it shows, its address and the keys that are pressed there.
+SHOWN = {
+    'app-score-ranges.png': ('score-ranges', {}, ''),
+    'app-filters.png': ('filters', {}, ''),
+    'app-training.png': ('training', {}, ''),
+    'rating_card.png': ('annotate', dict(campaign='ratings', annotator='ada'), '2v'),
+}
+# The other pictures of nbs/images and the programs that draw them.
+DRAWN = {'peers.svg': 'nbs/papers/peers.py'}
 EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
          'negatives', 'embedding-map', 'neighbours', 'generate', 'results')
 
@@ -25,38 +39,47 @@ WITHOUT_PATHS = """() => { for (const part of document.querySelectorAll('strong'
   if (part.textContent.startsWith('/')) part.textContent = 'data'; }"""
 
 
-def picture(page, path, file, address, tall=True):
-    "Draw a page and take its picture; an error on it ends the program."
+def picture(page, path, file, address, keys='', tall=True):
+    "Draw a page and take its picture, in 256 colours; an error on it ends the program."
     page.open(path, **address)
     if tall:
         height = page.tab.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
         page.tab.set_viewport_size({'width': 1440, 'height': min(max(height, 900), 4000)})
         page.tab.wait_for_timeout(1500)
         page.settle()
+    if keys:
+        if (start := page.tab.locator('.st-key-admit button')).count(): page.after(start.click)
+        page.tab.wait_for_selector('.card')
+        for key in keys: page.tab.keyboard.press(key)
+        page.tab.wait_for_timeout(500)
     page.tab.evaluate(WITHOUT_PATHS)
     page.tab.screenshot(path=file)
+    Image.open(file).convert('RGB').quantize(256).save(file, optimize=True)
     page.tab.set_viewport_size({'width': 1440, 'height': 1000})
     if 'This view cannot be shown' in page.text(): sys.exit(f'{path or "overview"} shows an error: see {file}')
 
 
 def main(workspace, out, every):
-    with serving(workspace) as (address, _), sync_playwright() as p:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
+        os.environ |= dict(PARANMT_ANNOTATIONS=f'sqlite:///{folder}/ratings.sqlite', PARANMT_WORKSPACE=str(workspace))
+        ratings = Campaign('ratings', corpus='sample-pairs', measure='paraphrase_score@paraphrase-scorer', n=20)
+        create_campaign(EventLog(settings().annotations), ratings)
         context = p.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1000},
+            f'{folder}/profile', executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1000},
             args=['--no-sandbox', '--disable-background-networking'])
-        page = Page(context, address)
-        page.tab.set_default_timeout(PATIENCE)
-        for name, (path, facts) in FOUR.items() if not every else ():
-            picture(page, path, ROOT / f'nbs/images/app-{name}.png', facts, tall=False)
-        for scheme in ('light', 'dark') if every else ():
-            page.tab.emulate_media(color_scheme=scheme)
-            for path in EVERY: picture(page, path, out / f'{path or "overview"}-{scheme}.png', {})
+        with serving(workspace) as (address, _):
+            page = Page(context, address)
+            page.tab.set_default_timeout(PATIENCE)
+            for name, (path, facts, keys) in SHOWN.items() if not every else ():
+                picture(page, path, ROOT / f'nbs/images/{name}', facts, keys, tall=False)
+            for scheme in ('light', 'dark') if every else ():
+                page.tab.emulate_media(color_scheme=scheme)
+                for path in EVERY: picture(page, path, out / f'{path or "overview"}-{scheme}.png', {})
         context.close()
 
 
 if __name__ == '__main__':
     folders = [Path(word) for word in sys.argv[1:] if not word.startswith('--')]
-    workspace = folders[0] if folders else settings().workspace
     shots = ROOT / 'tests/screenshots'
     shots.mkdir(exist_ok=True)
-    main(workspace, shots, '--all' in sys.argv)
+    main(folders[0] if folders else settings().workspace, shots, '--all' in sys.argv)

@@ -44,6 +44,16 @@ def test_every_diagram_has_its_picture(diagrams):
     assert diagrams.with_pictures('```mermaid\nflowchart LR\n  new\n```', '.').startswith('```mermaid')  # not drawn
 
 
+def test_every_picture_is_made_by_a_program_and_shown():
+    "`tests/screenshots.py` has the list. A picture that nothing draws anew grows old; one that no page shows is ballast."
+    from screenshots import DRAWN, SHOWN
+    there = {path.name for path in (ROOT / 'nbs/images').iterdir()}
+    assert there == {*SHOWN, *DRAWN} and all((ROOT / program).is_file() for program in DRAWN.values())
+    pages = [ROOT / 'README.md', *ROOT.glob('docs/*.md'), *ROOT.glob('nbs/**/*.ipynb')]
+    links = re.compile(r'!\[[^\]]*\]\([./]*(?:nbs/)?images/([\w.-]+)\)')
+    assert there == {name for page in pages for name in links.findall(page.read_text(encoding='utf-8'))}
+
+
 def test_diagrams_are_read_as_mermaid_means_them(diagrams):
     dot = diagrams.as_dot('flowchart LR\n  a["one<br/>two"] -- three --> b --> c[("d")]\n  b -. e .-> a\n')
     for row in ('a [label="one\\ntwo"]', 'a -> b [label="three"]', 'b -> c', 'c [label="d" shape=cylinder]',
