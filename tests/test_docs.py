@@ -45,7 +45,7 @@ def test_every_diagram_has_its_picture(diagrams):
 
 
 def test_every_picture_is_made_by_a_program_and_shown():
-    "`tests/screenshots.py` has the list. A picture that nothing draws anew grows old; one that no page shows is ballast."
+    "`tests/screenshots.py` lists them. One that nothing draws anew grows old, one that no page shows is ballast."
     from screenshots import DRAWN, SHOWN
     there = {path.name for path in (ROOT / 'nbs/images').iterdir()}
     assert there == {*SHOWN, *DRAWN} and all((ROOT / program).is_file() for program in DRAWN.values())

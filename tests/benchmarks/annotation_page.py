@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from app_workspace import serving
+from kept import needs
 from paranmt_lab.annotation.store import EventLog
 from raters import CHROMIUM, Rater, made
 
@@ -32,6 +33,7 @@ def measured(workspace, pairs):
 
 
 if __name__ == '__main__':
+    needs('playwright')
     with tempfile.TemporaryDirectory() as folder:
         took = measured(Path(folder), int(sys.argv[1]) if len(sys.argv) > 1 else 60)
     median = statistics.median(took)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus import usage
-from kept import peak
+from kept import needs, peak
 from paranmt_lab.browsing.index import Browsing
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
@@ -210,6 +210,7 @@ def main(workspace, rows, plain):
 
 
 if __name__ == '__main__':
+    needs(words='FOLDER')
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument('folder', type=Path)
     asked.add_argument('--millions', type=float, default=10)

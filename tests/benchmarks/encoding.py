@@ -16,7 +16,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from kept import keep
+from kept import keep, needs
 
 DIM, TYPES = 300, 50_000
 
@@ -140,4 +140,6 @@ def main(repetitions=7, n=40_000):
         print()
 
 
-if __name__ == '__main__': main(*(a for a in sys.argv[1:] if a != 'keep'))
+if __name__ == '__main__':
+    needs('sentence_transformers', 'model2vec', 'tokenizers')
+    main(*(a for a in sys.argv[1:] if a != 'keep'))

@@ -17,10 +17,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import ctranslate2
 import numpy as np
 import pandas as pd
 import torch
+
+from kept import needs
+
+needs('ctranslate2', 'transformers')
+import ctranslate2
 
 from paranmt_lab.engines.ct2 import CTranslate2Engine, convert
 from paranmt_lab.engines.marian import MarianEngine

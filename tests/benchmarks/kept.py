@@ -8,11 +8,12 @@ import re
 import resource
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from paranmt_lab.ground.settings import read_json, write_json
+from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import commit, provenance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,28 @@ def command():
 
 COMMAND = os.environ.setdefault('BENCHMARK', command())  # processes that it starts inherit both
 COMMIT = os.environ.setdefault('BENCHMARK_COMMIT', commit())  # as it began: what is kept makes the work tree differ
+
+
+EXTRAS = dict.fromkeys(('polars', 'datasets', 'accelerate'), 'bench')
+EXTRAS |= dict.fromkeys(('sentence_transformers', 'model2vec', 'tokenizers'), 'peers')
+EXTRAS |= dict.fromkeys(('ctranslate2', 'transformers'), 'translate')
+EXTRAS |= dict(kenlm='judge', py3langid='judge', playwright='dev')
+PACKAGES = dict(lingua='lingua-language-detector')  # of other modules, where it is not the module's name
+
+
+def needs(*modules, words='', resource='', variables=()):
+    "Say in one line what a benchmark lacks and how to get it, and end, before anything is measured."
+    script = COMMAND.split()[1]
+    if words and len(sys.argv) < 2: sys.exit(f'{script} needs {words}: python {script} {words}')
+    if lacking := [name for name in modules if not find_spec(name)]:
+        extras = sorted({EXTRAS[name] for name in lacking if name in EXTRAS})
+        what = [f"-e '.[{','.join(extras)}]'"] if extras else []
+        what += [PACKAGES.get(name, name) for name in lacking if name not in EXTRAS]
+        sys.exit(f"{script} needs {', '.join(lacking)}: pip install -c constraints.txt {' '.join(what)}")
+    if resource and not (settings().resources / resource).exists():
+        sys.exit(f'{script} needs {resource} among the resources: set PARANMT_RESOURCES to their folder')
+    if unset := [name for name in variables if name not in os.environ]:
+        sys.exit(f"{script} needs {', '.join(unset)} in the environment; its first lines say how to get them")
 
 
 def processor():

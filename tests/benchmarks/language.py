@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from kept import ROOT, keep, peak
+from kept import ROOT, keep, needs, peak
 from paranmt_lab.ground.settings import settings
 
 LANGUAGES = 'cs', 'de', 'en', 'es', 'fi', 'fr', 'ru', 'sv'
@@ -108,4 +108,6 @@ if __name__ == '__main__':
     n = int(next((word for word in sys.argv[1:] if word.isdecimal()), 2_000))
     [*one] = [word for word in sys.argv[1:] if word in IDENTIFIERS]
     if one: print(json.dumps(measured(one[0], json.load(sys.stdin))))
-    else: main(n)
+    else:
+        needs('py3langid', 'lingua', resource='train/bitext')
+        main(n)

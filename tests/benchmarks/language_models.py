@@ -15,12 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import kenlm
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from kept import ROOT, keep
+from kept import ROOT, keep, needs
 from paranmt_lab.filters.kneser_ney import estimate, read_arpa, write_arpa
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.tokens.text import tokenize
@@ -76,6 +75,7 @@ ESTIMATORS = {'ours': ours, 'KenLM lmplz': lmplz, 'irstlm msb': irstlm, 'kalding
 def scorer(made, arpa):
     "From tokens to the logarithm (base 10) of their probability."
     if made is not None: return lambda tokens: made.evaluateSent(tokens) / np.log(10)  # the sentence's end with it
+    import kenlm
     options = kenlm.Config()
     options.show_progress, options.arpa_complain = False, kenlm.ARPALoadComplain.NONE
     model = kenlm.Model(str(arpa), options)
@@ -125,4 +125,6 @@ def main():
          unknown=unknown)
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__':
+    needs('kenlm', resource='train/bitext/cs-en.parquet')
+    main()

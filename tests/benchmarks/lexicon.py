@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kept import needs
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.lexicon.building import build_lexicon
@@ -85,6 +86,7 @@ def measure(s, corpus, least):
 
 
 if __name__ == '__main__':
+    needs(words='FOLDER')
     folder, *more = [word for word in sys.argv[1:] if word != 'alone']
     millions, least = float(more[0]) if more else 10., int(more[1]) if len(more) > 1 else 2
     s = replace(settings(), workspace=Path(folder))

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kept import keep, peak
+from kept import keep, needs, peak
 from paranmt_lab.ground.settings import settings
 
 SIZE, SHARD, PAPER = 20_000, 100_000, 51_409_585  # rows of a batch, of a shard; pairs of ParaNMT-50M
@@ -37,7 +37,6 @@ CHARACTERS = 'identity', 'character_trigram_overlap'
 def pairs(n, columns=('reference', 'hypothesis')):
     "So many real pairs, repeated in order."
     file = settings().resources / 'train/paraphrase/wmt21-23.parquet'
-    if not file.exists(): sys.exit(f'{file} is absent: set PARANMT_RESOURCES to the folder of the resources')
     table = pq.read_table(file, columns=list(columns)).rename_columns({'hypothesis': 'translation'})
     return pa.concat_tables([table] * (n // len(table) + 1)).slice(0, n).combine_chunks()
 
@@ -167,5 +166,6 @@ def scored(n=10_000_000, folder=None):
 
 if __name__ == '__main__':
     words = [a for a in sys.argv[1:] if a != 'keep']
+    needs(*([] if words[:1] == ['corpus'] else ['polars']), resource='train/paraphrase/wmt21-23.parquet')
     if words[:1] == ['corpus']: scored(*(int(a) if i == 0 else a for i, a in enumerate(words[1:])))
     else: side_by_side(*map(int, words))

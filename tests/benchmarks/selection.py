@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kept import peak
+from kept import needs, peak
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.selection import Range, Selection, select, selected_ids
@@ -71,7 +71,8 @@ def measure(folder, millions, what):
 
 
 if __name__ == '__main__':
-    folder, *words = sys.argv[1:] or sys.exit(__doc__)
+    needs(words='FOLDER', resource='train/paraphrase/wmt21-23.parquet')
+    folder, *words = sys.argv[1:]
     millions = next((int(w) for w in words if w.isdecimal()), 10)
     if 'step' in words: measure(folder, millions, words[-1])
     else:

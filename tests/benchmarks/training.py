@@ -27,7 +27,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -35,7 +34,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from kept import keep, peak, processor
+from kept import keep, needs, peak, processor
 from paranmt_lab.corpora.corpus import Corpus, segment_of
 from paranmt_lab.encoders import scattered
 from paranmt_lab.ground.settings import settings
@@ -308,10 +307,6 @@ def peer(who, kept=False):
 def peers():
     "WORD beside other programs, on the synthetic corpus, two threads, turn by turn."
     name, corpus = next(corpora())
-    known = list(PEERS)
-    if absent := [package for package in ('datasets', 'sentence_transformers') if not find_spec(package)]:
-        known = [who for who in PEERS if 'transformers' not in who]
-        print(f"sentence-transformers: not available (no package {', '.join(absent)})")
     with threads(2), ProcessPoolExecutor(1, get_context('spawn')) as other:
         data = prepare(choose_pairs(corpus), Origin(config('WORD', name, 1), LAB), show=False)
 
@@ -320,11 +315,11 @@ def peers():
 
         contenders = {f'ours, M={M}, {pool} pool': partial(ours, M, pool)
                       for M, pool in ((1, 'opposite'), (40, 'opposite'), (40, 'both'))}
-        contenders |= {who: (lambda who=who: other.submit(peer, who).result()) for who in known}
+        contenders |= {who: (lambda who=who: other.submit(peer, who).result()) for who in PEERS}
         found = defaultdict(list)
         for _ in range(REPEAT + 1):
             for who, run in contenders.items(): found[who].append(run())
-        kept = [who for who in known if 'transformers' in who]
+        kept = [who for who in PEERS if 'transformers' in who]
         for _ in range(REPEAT + 1):  # at the end, since there is no way back
             for who in kept: found[f'{who}, freed memory kept'].append(other.submit(peer, who, True).result())
     found = {who: rates[1:] for who, rates in found.items()}  # the first time warms up
@@ -451,6 +446,7 @@ if __name__ == '__main__':
           f'torch {torch.__version__}, load before the start {os.getloadavg()[0]:.2f}')
     models, sizes = [a for a in sys.argv[1:] if a in MODELS], [int(a) for a in sys.argv[1:] if a.isdigit()]
     parts = [a for a in sys.argv[1:] if a not in (*MODELS, *CORPORA, 'opposite', 'two', 'keep') and not a.isdigit()]
+    if not parts or 'peers' in parts: needs('datasets', 'accelerate', 'sentence_transformers')
     what = {'exact': exact, 'mining': mining, 'peers': peers,
             'ours': lambda: ours(models or MODELS, sizes or (1, 20, 40)),
             'scale': scale, 'flat': lambda: flat(models or ('WORD', 'TRIGRAM', 'BLSTM'), sizes or (40,))}

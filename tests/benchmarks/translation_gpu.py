@@ -21,6 +21,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+if not importlib.util.find_spec('transformers'):
+    sys.exit('translation_gpu.py needs transformers: pip install transformers')
 import transformers
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 

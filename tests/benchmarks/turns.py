@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kept import pace, processor
+from kept import needs, pace, processor
 
 CHILD = """
 import sys
@@ -76,6 +76,7 @@ def spread(values, digits):
 
 
 if __name__ == '__main__':
+    needs(words='CHECKOUT')
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('trees', nargs='+', type=lambda x: Path(x).resolve())
     p.add_argument('--model', default='BLSTM')
