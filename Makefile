@@ -7,7 +7,7 @@ APP ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup debian ray demo app lab docs check quick test soak screenshots
+.PHONY: help setup debian ray links demo app lab docs check quick test soak screenshots
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,7 +50,7 @@ $(SITE)/.ready: pyproject.toml constraints.txt
 
 docs: $(SITE)/.ready ## The documentation site in build/site, with every notebook as stored; a broken link is an error
 	$(SITE)/bin/python docs/stage.py build/docs
-	cd build && site-venv/bin/sphinx-build -q -W --keep-going -c ../docs -d doctrees docs site
+	cd build && site-venv/bin/sphinx-build -q -W --keep-going -j auto -c ../docs -d doctrees docs site
 	@echo "open build/site/index.html"
 
 check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
@@ -69,11 +69,16 @@ debian:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$lacking; \
 	  else echo "absent: $$lacking: the tests that need them will be skipped; to run them: sudo apt-get install $$lacking"; fi; fi
 
+# Every link and every name of the site, without stored outputs and without writing a page.
+links: $(SITE)/.ready
+	$(SITE)/bin/python docs/stage.py build/plain --plain
+	cd build && site-venv/bin/sphinx-build -q -W --keep-going -j auto -b dummy -E -c ../docs -d plain-doctrees plain plain-out
+
 # Ray for the test of a cluster; nothing else needs it. That test has the machine to itself, since Ray gives a node's helpers fifteen seconds to start.
 ray: $(READY)
 	@$(BIN)/python -c 'import ray' 2>/dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[ray]' || echo "absent: Ray: the test of a cluster will be skipped"
 
-test: $(READY) debian ray ## nbdev_test, then pytest
+test: $(READY) debian ray links ## nbdev_test, then pytest, and the links of the site
 	$(BIN)/nbdev_test --n-workers 2
 	$(BIN)/pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/jobs/test_cluster.py
 	$(BIN)/pytest tests/jobs/test_cluster.py

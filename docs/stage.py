@@ -1,8 +1,8 @@
 """Lay out the sources of the documentation site: pages, notebooks as stored, and an API reference from the library.
 
-    python docs/stage.py FOLDER
+    python docs/stage.py FOLDER [--plain]
 
-The folder mirrors the repository, so relative links need no change. The reference is read from the text of the modules
+With --plain notebooks come without their outputs, which is enough to check links and names. The folder mirrors the repository, so relative links need no change. The reference is read from the text of the modules
 (signatures, docstrings, docments comments); nothing is imported, so the site needs no package of the library."""
 import ast
 import io
@@ -165,11 +165,12 @@ def api(folder):
     (folder / 'api/index.md').write_text(head + toctree(pages), encoding='utf-8')
 
 
-def show(notebook, up):
+def show(notebook, up, plain=False):
     "Leave out the cells that are marked as hidden, as nbdev does, and show diagrams as pictures."
     content = json.loads(notebook.read_text(encoding='utf-8'))
     content['cells'] = [c for c in content['cells'] if not re.match(r'#\| *(hide\b|default_exp)', ''.join(c['source']))]
     for cell in content['cells']:
+        if plain and 'outputs' in cell: cell['outputs'] = []
         if cell['cell_type'] == 'markdown':
             cell['source'] = with_pictures(''.join(cell['source']), f'{up}docs/images/diagrams')
     notebook.write_text(json.dumps(content, ensure_ascii=False), encoding='utf-8')
@@ -184,14 +185,14 @@ def floor_page(folder, floor, name):
     (folder / f'nbs/floor{floor}.md').write_text('\n'.join(page), encoding='utf-8')
 
 
-def stage(folder):
+def stage(folder, plain=False):
     "Write the sources of the site into an empty folder."
     shutil.rmtree(folder, ignore_errors=True)
     for file in sorted({f for pattern in PAGES for f in ROOT.glob(pattern) if f.is_file()}):
         target = folder / file.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-        if target.suffix == '.ipynb': show(target, '../' * (len(file.relative_to(ROOT).parts) - 1))
+        if target.suffix == '.ipynb': show(target, '../' * (len(file.relative_to(ROOT).parts) - 1), plain)
     for floor, name in enumerate(FLOORS):
         floor_page(folder, floor, name)
     papers = [f'/nbs/papers/{f.stem}' for f in sorted((ROOT / 'nbs/papers').glob('*.ipynb'))]
@@ -209,4 +210,4 @@ def stage(folder):
     api(folder)
 
 
-if __name__ == '__main__': stage(Path(sys.argv[1]))
+if __name__ == '__main__': stage(Path(sys.argv[1]), '--plain' in sys.argv)
