@@ -45,6 +45,6 @@ def write_llms(app, error):
 def setup(app):
     "Write llms.txt; a Mermaid diagram without a picture of docs/diagrams.py is shown as text."
     app.add_lexer('mermaid', TextLexer)
-    mathjax = app.extensions['sphinx-mathjax-offline']  # copies files, and does not say that two processes may read pages
+    mathjax = app.extensions['sphinx-mathjax-offline']  # does not say that two processes may read pages
     mathjax.parallel_read_safe = mathjax.parallel_write_safe = True
     app.connect('build-finished', write_llms)
