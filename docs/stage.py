@@ -2,8 +2,9 @@
 
     python docs/stage.py FOLDER [--plain]
 
-With --plain notebooks come without their outputs, which is enough to check links and names. The folder mirrors the repository, so relative links need no change. The reference is read from the text of the modules
-(signatures, docstrings, docments comments); nothing is imported, so the site needs no package of the library."""
+With --plain notebooks come without their outputs, which is enough to check links and names. The folder mirrors the
+repository, so relative links need no change. The reference is read from the text of the modules (signatures,
+docstrings, docments comments); nothing is imported, so the site needs no package of the library."""
 import ast
 import io
 import json
