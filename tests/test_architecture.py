@@ -86,3 +86,12 @@ def test_code_asks_what_a_model_offers_and_not_which_it_is():
     assert {'Average', 'Gran', 'CompiledStepper', 'MarianEngine'} <= kinds
     asked = {name: classes for name, tree in trees.items() if (classes := asked_classes(tree) & kinds)}
     assert asked == {'encoders/layers.py': {'Layer'}}  # a walk through the parts of a layer
+
+
+def test_no_private_name_leaves_its_module():
+    "A name that another module needs is public: it has a description."
+    found = [(path.name, name.name) for path in (ROOT / 'paranmt_lab').rglob('*.py')
+             for node in ast.walk(ast.parse(path.read_text(encoding='utf-8')))
+             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or '').startswith('paranmt_lab'))
+             for name in node.names if name.name.startswith('_') and name.name != '__version__']
+    assert found == []

@@ -139,7 +139,7 @@ def strata(
 # %% ../../nbs/3_judging/annotation/04_campaigns.ipynb #7c6c2d3c
 def _where(corpus, c, *more):
     "SQL of all conditions, tried out so that a mistake shows before anything is drawn."
-    conditions = [sql for _, sql in steps(corpus, Selection('x', where=c.where))]
+    conditions = [sql for _, sql in steps(corpus, Selection('x', where=c.where, keep_flags=True))]
     where = ' AND '.join(f'({sql})' for sql in [*conditions, *more, 'true'])
     corpus.frame(['pair_id'], where=where, limit=0)
     return where

@@ -19,7 +19,7 @@ from .crossfilter import axis_codes, domain_codes
 from .orders import Order, build_order, measure_state, open_order
 from .rows import blocks_path, has_blocks, pairs_in_blocks, write_blocks
 from .search import SIDES, has_words, search_pairs, write_words
-from ..corpora.corpus import PAIRS, SHARD, Corpus, _pandas
+from ..corpora.corpus import PAIRS, SHARD, Corpus, as_frame
 from ..corpora.state import require_whole
 from ..filters.scoring import score_columns
 from ..jobs.progress import Progress
@@ -262,7 +262,7 @@ def pairs_by_id(self:Browsing,
         return Corpus.pairs_by_id(self, ids, columns)
     own = [c for c in columns if c in PAIRS.names]
     texts = pairs_in_blocks(self, ids, own or ['pair_id'])
-    return _pandas(pa.table({c: values[c] if c in values else texts[c] for c in columns}))
+    return as_frame(pa.table({c: values[c] if c in values else texts[c] for c in columns}))
 
 @patch
 def _known_ids(self:Browsing, ids):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..corpora.corpus import PAIRS, SHARD, Corpus, _reading
+from ..corpora.corpus import PAIRS, SHARD, Corpus, reading_file
 from ..ground.settings import atomic
 
 # %% ../../nbs/3_judging/browsing/01_rows.ipynb #fd5477fa
@@ -50,7 +50,7 @@ def read_blocks(
     fields = [PAIRS.get_field_index(c) for c in columns]
     options = pa.ipc.IpcReadOptions(included_fields=sorted(fields), use_threads=False) # small blocks
     remedy = f'delete it and run `paranmt corpus index {path.parents[3].name}`'
-    with _reading(path, remedy), pa.memory_map(str(path)) as file:
+    with reading_file(path, remedy), pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file, options=options)
         return pa.Table.from_batches([reader.get_batch(b) for b in blocks], reader.schema).select(list(columns))
 

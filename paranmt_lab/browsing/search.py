@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .rows import ROWS, blocks_path, has_blocks, is_of_shard, read_blocks
-from ..corpora.corpus import _AGAIN, PAIRS, SHARD, Corpus, _reading
+from ..corpora.corpus import MAKE_AGAIN, PAIRS, SHARD, Corpus, reading_file
 from ..ground.settings import atomic
-from ..tokens.lookup import _decode, text_loop
+from ..tokens.lookup import decode_point, text_loop
 
 # %% ../../nbs/3_judging/browsing/05_search.ipynb #d250518e
 FOUR_BYTES = 2 ** 21 # Numbers that four bytes of UTF-8 can hold; Unicode has 1,114,112 characters
@@ -82,7 +82,7 @@ def _end_of(data, at, end, points, lower):
         if c >= 128:
             size = 2 + (c >= 0xE0) + (c >= 0xF0)
             if at + size > end: return -1
-            c, _ = _decode(data, at)
+            c, _ = decode_point(data, at)
         if lower[c] != point: return -1
         at += size
     return at
@@ -206,7 +206,7 @@ def find_in(
 # %% ../../nbs/3_judging/browsing/05_search.ipynb #62418993
 def _ids_in_group(path, meta, group, words, sides):
     "Ids of the pairs in a row group that contain the words on one side or another."
-    with _reading(path, _AGAIN), pq.ParquetFile(path, metadata=meta) as file:
+    with reading_file(path, MAKE_AGAIN), pq.ParquetFile(path, metadata=meta) as file:
         table = file.read_row_group(group, ['pair_id', *sides], use_threads=False)
     return table['pair_id'].to_numpy()[find_in(table, words, sides)]
 
@@ -228,7 +228,7 @@ def _tasks(corpus, words, sides):
                 task = partial(_ids_in_blocks, blocks_path(corpus, shard), blocks, words, sides, shard)
                 yield task, corpus.sizes[shard]
                 continue
-        with _reading(path, _AGAIN): meta = pq.read_metadata(path)
+        with reading_file(path, MAKE_AGAIN): meta = pq.read_metadata(path)
         for group in range(meta.num_row_groups):
             yield partial(_ids_in_group, path, meta, group, words, sides), meta.row_group(group).num_rows
 

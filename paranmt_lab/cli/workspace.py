@@ -13,7 +13,7 @@ import tomllib
 import typer
 
 from .terminal import command, command_group, show_note, show_table
-from ..ground.settings import HOME, settings
+from ..ground.settings import settings
 
 # %% ../../nbs/7_command/cli/20_workspace.ipynb #ac7e5886
 def _corpus_facts(corpus):
@@ -76,7 +76,7 @@ def list_():
 def _app_command(s, port, share):
     "The command line that starts the app."
     address = '0.0.0.0' if share else 'localhost'
-    return [sys.executable, '-m', 'streamlit', 'run', str(HOME / 'app.py'), '--server.port', str(port or s.port),
+    return [sys.executable, '-m', 'streamlit', 'run', str(s.home / 'app.py'), '--server.port', str(port or s.port),
             '--server.address', address, '--server.headless', 'true']
 
 @command(workspace_app, 'app', example='paranmt app --port 8600')

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .grams import _shared
+from .grams import shared_in_rows
 from .tokens import text_column
 from ..tokens.lookup import MARK, SPACE, fold, kinds, text_loop
 from ..tokens.text import char_ngrams
@@ -142,5 +142,5 @@ def character_trigram_overlap(
     sides = character_columns(references, translations)
     (first, p), (second, q) = (_trigram_keys(side.points, side.starts) for side in sides)
     whole = np.logical_and(*(_not_blank(side.points, side.starts, kinds()) for side in sides))
-    overlap = _shared(first, p, second, q, 1) / np.maximum(np.minimum(np.diff(p), np.diff(q)), 1)
+    overlap = shared_in_rows(first, p, second, q, 1) / np.maximum(np.minimum(np.diff(p), np.diff(q)), 1)
     return np.where(whole, overlap, np.nan).astype(np.float32)

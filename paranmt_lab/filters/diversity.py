@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .grams import _fill, _slots_for
+from .grams import fill_slots, slots_for
 from .tokens import Text, TokenColumn, token_columns
 from ..tokens.lookup import text_loop
 
@@ -30,12 +30,12 @@ def evenness_slowly(
 @text_loop
 def _evenness(keys, offsets):
     "Evenness of each row."
-    rows, slots = len(offsets) - 1, _slots_for(offsets)
+    rows, slots = len(offsets) - 1, slots_for(offsets)
     values = np.full(rows, np.nan, np.float32)
     for s in range(rows):
         m, total = offsets[s + 1] - offsets[s], 0.
         if m == 0: continue
-        mask, different = _fill(slots, keys, offsets[s], offsets[s + 1], 1)
+        mask, different = fill_slots(slots, keys, offsets[s], offsets[s + 1], 1)
         for p in range(np.int64(mask) + 1):
             if slots.places[p]: total += slots.counts[p] * np.log(slots.counts[p])
         values[s] = 1 if different == m else max(1 - total / (m * np.log(m)), 0.)

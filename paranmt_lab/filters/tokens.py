@@ -16,27 +16,27 @@ import pyarrow as pa
 from fastcore.basics import patch
 
 from paranmt_lab.tokens.lookup import (
-    _APOSTROPHE,
-    _D,
-    _E,
-    _L,
-    _M,
-    _N,
-    _R,
-    _S,
-    _T,
-    _V,
+    C_D,
+    C_E,
+    C_L,
+    C_M,
+    C_N,
+    C_R,
+    C_S,
+    C_T,
+    C_V,
     MARK,
     ODD,
+    QUOTE,
     SPACE,
     WORD,
     Tokens,
     TypeTable,
-    _contraction,
-    _decode,
-    _hash,
-    _hashes,
+    contraction_end,
+    decode_point,
     folding,
+    hash_of,
+    hashes_of_spans,
     kinds,
     text_loop,
     utf8,
@@ -80,13 +80,13 @@ def _lower_any(data, a, b, table, kinds, points, row):
     while a < b:
         c = np.uint32(data[a])
         if c < 128: a += 1
-        else: c, a = _decode(data, a)
+        else: c, a = decode_point(data, a)
         points[k] = table[c]
         row[k] = min(points[k], np.uint32(255))
         if c > 127:
             odd |= points[k] == ODD
             marks |= kinds[c] == MARK
-        apostrophes |= row[k] == _APOSTROPHE
+        apostrophes |= row[k] == QUOTE
         k += 1
     points[k:k + AHEAD] = 32
     row[k:k + AHEAD] = 32
@@ -111,8 +111,8 @@ def _bounds(points, m, kinds, starts, ends):
 def _part(row, i):
     "Characters of 's, 'm, 'd, 'll, 're or 've after its apostrophe; `i` is where they would begin."
     a, b = row[i], row[i + 1]
-    if a == _L and b == _L or a == _R and b == _E or a == _V and b == _E: return 2
-    return 1 if a == _S or a == _M or a == _D else 0
+    if a == C_L and b == C_L or a == C_R and b == C_E or a == C_V and b == C_E: return 2
+    return 1 if a == C_S or a == C_M or a == C_D else 0
 
 # %% ../../nbs/3_judging/filters/01_tokens.ipynb #4ea0e5bf
 @text_loop
@@ -121,9 +121,9 @@ def _contract(row, n, starts, ends):
     k, t = 0, 0
     while k < n:
         i, j, more = starts[k], ends[k], 1
-        if row[i] == _APOSTROPHE and k + 1 < n and starts[k + 1] == j and _part(row, j) == ends[k + 1] - j:
+        if row[i] == QUOTE and k + 1 < n and starts[k + 1] == j and _part(row, j) == ends[k + 1] - j:
             j, more = ends[k + 1], 2
-        elif row[j] == _APOSTROPHE and row[j - 1] == _N and k + 2 < n and row[j + 1] == _T and ends[k + 2] == j + 2:
+        elif row[j] == QUOTE and row[j - 1] == C_N and k + 2 < n and row[j + 1] == C_T and ends[k + 2] == j + 2:
             if j - i > 1:
                 starts[t], ends[t] = i, j - 1
                 t += 1
@@ -137,12 +137,12 @@ def _contract(row, n, starts, ends):
 def _end(points, kinds, i):
     "End of the token at `i`: a contraction, a word that leaves its n to a following 't, or one character."
     c = points[i]
-    j = _contraction(points, kinds, i) if c == _N or c == _APOSTROPHE else 0
+    j = contraction_end(points, kinds, i) if c == C_N or c == QUOTE else 0
     if j: return j
     j = i + 1
     if kinds[c] != WORD: return j
     while kinds[points[j]] >= MARK: j += 1
-    leaves_n = points[j] == _APOSTROPHE and points[j - 1] == _N and j > i + 1 and _contraction(points, kinds, j - 1)
+    leaves_n = points[j] == QUOTE and points[j - 1] == C_N and j > i + 1 and contraction_end(points, kinds, j - 1)
     return j - 1 if leaves_n else j
 
 # %% ../../nbs/3_judging/filters/01_tokens.ipynb #d5c2c369
@@ -197,7 +197,7 @@ def _add_others(others, points, which, starts, ends, t):
     for w in which:
         i, size = starts[w], ends[w] - starts[w]
         for c in range(size): others.points[k + c] = points[i + c]
-        others.at[o], others.begins[o], others.hashes[o] = t + w, k, _hash(others.points, k, k + size)
+        others.at[o], others.begins[o], others.hashes[o] = t + w, k, hash_of(others.points, k, k + size)
         o, k = o + 1, k + size
     others.counts[0], others.counts[1] = o, k
     others.begins[o] = k
@@ -321,7 +321,7 @@ def _column_of_lists(texts, types):
     others = [t for t, key in zip(flat, keys >> np.uint64(63)) if key]
     points = np.frombuffer(''.join(others).encode('utf-32-le', 'surrogatepass'), np.uint32)
     bounds, offsets = (np.cumsum([0, *map(len, some)]) for some in (others, [row or () for row in rows]))
-    hashes = _hashes(points, bounds[:-1], bounds[1:])
+    hashes = hashes_of_spans(points, bounds[:-1], bounds[1:])
     numbers = types.insert(Tokens(points, bounds[:-1], bounds[1:], hashes, bounds))
     keys[keys >= NUMBER_BIT] = NUMBER_BIT | numbers.astype(np.uint64)
     return TokenColumn(keys, offsets, np.array([row is None for row in rows], bool), types)

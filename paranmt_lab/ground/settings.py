@@ -49,6 +49,7 @@ class Settings:
     workers: int      # Worker processes of a long job, at least 1
     port: int         # Port of the app
     researchers: tuple[str, ...] = () # E-mail addresses of those who reach every page of an app with a login
+    home: Path = HOME # Folder of `app.py`, the sample and the models that ship
 
     @property
     def corpora(self): return self.workspace / 'corpora'
@@ -57,7 +58,7 @@ class Settings:
     @property
     def models(self): return self.workspace / 'models'
     @property
-    def shipped(self): return HOME / 'data'
+    def shipped(self): return self.home / 'data'
     @property
     def sample(self): return self.shipped / 'sample'
 

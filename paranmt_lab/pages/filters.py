@@ -47,7 +47,7 @@ from ..filters.table import encoder_first, known_measure
 from ..ground.amounts import amount
 from ..ground.settings import settings
 from .filters_calibration import calibrations
-from .score_ranges import _no_measure
+from .score_ranges import no_measure
 
 # %% ../../nbs/6_showing/pages/07_filters.ipynb #42b0f318
 MOST = 12 # Measures that the page shows at once
@@ -228,7 +228,7 @@ def page():
     pairs = choose_rows(corpus)
     st.caption(source_line(corpus, **filter_words(pairs)))
     if not corpus.rows: nothing_yet(f'**{escaped(corpus.name)}** has no pairs yet.', 'paranmt import NAME FILE')
-    if not every: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')
+    if not every: nothing_yet(no_measure(corpus), f'paranmt score {corpus.name}')
     in_address('show', _default_measures(every), some_of(every, 'measure', MOST))
     measures = st.sidebar.multiselect('Measures', every, key='show', max_selections=MOST, format_func=label)
     ranges = in_address('filter', [], read_filters(every), write_filter)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GRADES_3', 'PAPER', 'ORDERS', 'HOW', 'beside_paper', 'printed', 'shown_columns', 'rows_behind', 'stroke',
-           'write_range', 'read_range', 'page']
+           'write_range', 'read_range', 'no_measure', 'page']
 
 # %% ../../nbs/6_showing/pages/05_score_ranges.ipynb #db6e480c
 import pandas as pd
@@ -301,8 +301,10 @@ def _no_score(corpus):
     return f'{why}, so the five ranges cannot be counted; the other measures are below.'
 
 # %% ../../nbs/6_showing/pages/05_score_ranges.ipynb #6a1156f3
-def _no_measure(corpus):
-    "Why there is nothing to show."
+def no_measure(
+    corpus:Corpus, # A corpus without a measure that is whole
+) -> str:          # Markdown
+    "The reason why there is nothing to show."
     name, measures = escaped(corpus.name), ', '.join(_begun(corpus))
     if measures: return f'No measure of **{name}** is whole: {escaped(measures)}.'
     return f'**{name}** has no measures yet.'
@@ -333,7 +335,7 @@ def page():
     measures = encoder_first(score_columns(corpus))
     pairs = choose_pairs(measures, corpus)
     st.caption(source_line(corpus, **filter_words(pairs)))
-    if not measures: nothing_yet(_no_measure(corpus), f'paranmt score {corpus.name}')
+    if not measures: nothing_yet(no_measure(corpus), f'paranmt score {corpus.name}')
     if scores := [m for m in measures if takes_model(m, 'encoder')]:
         score = choose('Paraphrase score', scores, 'score', 'score', help='The encoder is in brackets',
                        format_func=label)

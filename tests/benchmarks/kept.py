@@ -40,7 +40,7 @@ PACKAGES = dict(lingua='lingua-language-detector')  # of other modules, where it
 
 def needs(*modules, words='', resource='', variables=()):
     "Say in one line what a benchmark lacks and how to get it, and end, before anything is measured."
-    script = COMMAND.split()[1]
+    script = f"tests/benchmarks/{Path(sys.argv[0]).name}"
     if words and len(sys.argv) < 2: sys.exit(f'{script} needs {words}: python {script} {words}')
     if lacking := [name for name in modules if not find_spec(name)]:
         extras = sorted({EXTRAS[name] for name in lacking if name in EXTRAS})
