@@ -11,7 +11,7 @@ import os
 import typer
 
 from .terminal import command, command_group, open_corpus, show_note, show_table, values_of
-from ..engines.protocol import Decoding
+from ..engines.protocol import Decoding, Templated
 from ..generation.config import GeneratorConfig
 from ..ground.models import open_model
 from ..ground.settings import settings
@@ -106,7 +106,8 @@ def generate_run(
 
 def _templates(engine, name, templates, most):
     "Templates to write for; none for a model that takes none."
-    if hasattr(engine, 'templates'): return *templates, *engine.templates.template.head(most or (0 if templates else 5))
+    if isinstance(engine, Templated):
+        return *templates, *engine.templates.template.head(most or (0 if templates else 5))
     if not templates and not most: return ()
     raise typer.BadParameter(f'{name} takes no templates; expected a model that was trained with --architecture '
                              'syntax', param_hint='--template')

@@ -55,13 +55,14 @@ def lexicon_at_hand(
 ) -> 'Lexicon':  # The lexicon
     "Open the named lexicon, or the only one."
     from paranmt_lab.ground.models import models_at_hand, open_model
+    from paranmt_lab.lexicon.model import Lexicon
     there = [n for n in models_at_hand(s, 'Lexicon') if (s.models / n.partition(':')[2] / 'words.parquet').is_file()]
     if not name and len(there) != 1:
         advice = f"there are {', '.join(there)}: name one with --lexicon" if there else (
             'there is none: make one with `paranmt lexicon build CORPUS NAME`')
         raise ValueError(f'expected one lexicon in {s.models}; {advice}')
     lexicon = open_model(there[0] if not name else name if ':' in name else f'lexicon:{name}', s, 'Lexicon')
-    if hasattr(lexicon, 'query'): return lexicon
+    if isinstance(lexicon, Lexicon): return lexicon
     raise ValueError(f'{name} is a PPDB, which has scores of pairs and no list of paraphrases; name a counted lexicon')
 
 @command(lexicon_app, 'look', example='paranmt lexicon look physician doctor')

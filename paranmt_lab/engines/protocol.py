@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['FLAGS', 'UNFIT', 'LOOP', 'METHODS', 'BEAM_MOST', 'Hypothesis', 'flagged', 'is_loop', 'output_flags', 'Decoding',
-           'decides', 'decoding_told', 'seed_of', 'Translator', 'refuse_lacking', 'no_translation', 'cut_batches',
-           'length_limit', 'joined']
+           'decides', 'decoding_told', 'seed_of', 'Translator', 'Templated', 'Attentive', 'refuse_lacking',
+           'no_translation', 'cut_batches', 'length_limit', 'joined']
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #8f938011
 import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #a92b3b5d
 @dataclass(frozen=True)
@@ -138,6 +138,21 @@ class Translator(Protocol):
         advance:Callable|None=None,        # Called with counts of new sentences, pieces, batches halved to fit memory
     ) -> list[list[Hypothesis]]:           # For each sentence its hypotheses, best first, at most `n_best`
         "Translate sentences into English."
+
+# %% ../../nbs/1_models/engines/01_protocol.ipynb #66c9430f
+@runtime_checkable
+class Templated(Protocol):
+    "An engine that writes paraphrases of a syntactic template that is asked for."
+    templates: Any # Frame of `template` and `sentences`, the most frequent first
+
+@runtime_checkable
+class Attentive(Protocol):
+    "An engine that says where it looked while it wrote."
+    def attention(self,
+        source:str, # Sentence that is read
+        target:str, # Sentence that is written
+    ) -> tuple:     # Pieces read, pieces written, and weights [written, read]
+        "Attention weights of a pair of sentences."
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #c0ff118a
 def refuse_lacking(

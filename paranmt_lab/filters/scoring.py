@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['BatchArguments', 'score_batch', 'score_texts', 'columns_to_read', 'score_shard', 'NamedModel', 'named_models',
-           'unserved', 'wanted_columns', 'check_columns', 'taken_measures', 'score', 'score_columns']
+           'unserved', 'wanted_columns', 'check_columns', 'taken_measures', 'score', 'KnowsTraining', 'score_columns']
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #dba48d2e
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -426,9 +426,17 @@ def _fill(corpus, names, models, workers, cluster, show):
     return True
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #7d621122
+@runtime_checkable
+class KnowsTraining(Protocol):
+    "A model that knows which pairs it was trained on."
+    def training_note(self,
+        corpus:Corpus, # Corpus that it is to score
+    ) -> str:          # Empty where it was trained on none of its pairs
+        "A sentence about pairs that the model has seen."
+
 def _notes(model, corpus):
     "A model's note about pairs that it was trained on, for manifests."
-    note = model.training_note(corpus) if hasattr(model, 'training_note') else ''
+    note = model.training_note(corpus) if isinstance(model, KnowsTraining) else ''
     return dict(notes=[note]) if note else {}
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #fd892580

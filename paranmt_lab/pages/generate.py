@@ -30,7 +30,7 @@ from paranmt_lab.components.parts import (
     purpose,
 )
 from ..engines.pieces import model_language
-from ..engines.protocol import Decoding
+from ..engines.protocol import Attentive, Decoding
 from ..generation.request import Request, pair_ids, paraphrases, request_command, save_pairs
 from ..generation.templates import check_template
 from ..ground.amounts import amount
@@ -130,7 +130,7 @@ FOREIGN = 'This does not look like English ({}), which is all that the model rea
 
 def _template_of(row):
     "Template that a paraphrase was written for, and the one that it has, where the model takes templates."
-    if not hasattr(row, 'asked'): return ''
+    if 'asked' not in row._fields: return ''
     target, real = escaped(row.asked), escaped(row.found or 'no parse')
     return f' · has {target}' if row.match else f' · asked for {target}, has {real}'
 
@@ -147,7 +147,7 @@ def caption_of(
 # %% ../../nbs/6_showing/pages/29_generate.ipynb #b61d023d
 def _attention(engine, sentence, paraphrase):
     "The attention chart, where the model is an LSTM."
-    if not hasattr(engine, 'attention'): return st.caption('Attention is shown for an LSTM only.')
+    if not isinstance(engine, Attentive): return st.caption('Attention is shown for an LSTM only.')
     draw(attention_chart(*engine.attention(sentence, paraphrase)), 'attention')
 
 def _warn(flags):

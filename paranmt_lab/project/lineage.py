@@ -24,13 +24,14 @@ class Thing(NamedTuple):
     kind: str    # corpus, engine, measures, selection, run, results, lexicon or campaign
     name: str    # Name for people
     facts: str   # A few words
+    state: str = '' # Status of a run
 
 class Lineage(NamedTuple):
     "Things, and which is made of which."
     things: dict[str, Thing]          # Key to thing
     links: list[tuple[str, str]]      # Keys of a thing and of one that was made of it
 
-def _thing(kind, name, facts='', key=None): return Thing(f'{kind}:{key or name}', kind, name, facts)
+def _thing(kind, name, facts='', key=None, state=''): return Thing(f'{kind}:{key or name}', kind, name, facts, state)
 
 # %% ../../nbs/4_measuring/project/01_lineage.ipynb #e5d1c3a2
 def _measure_groups(corpus):
@@ -82,7 +83,7 @@ def _of_run(run) -> Iterator[tuple[Thing, list[str]]]:
     inputs += [f'run:{name}' for name in models_of(run) if name != run.name]
     model = run.config.get('model') or run.config.get('kind', '')
     facts = run.status if run.status == 'evaluated' else f'{model} {run.status}'.strip()
-    yield _thing('run', run.name, facts), inputs
+    yield _thing('run', run.name, facts, state=run.status), inputs
     if (run.folder / 'results.parquet').exists():
         yield _thing('results', f'of {run.name}', '', run.name), [f'run:{run.name}']
 
@@ -205,7 +206,7 @@ def next_steps(
             corpus = key.partition(':')[2].rpartition('/')[0]
             steps.append(Step(f'No encoder is trained on {thing.name} of {corpus} yet.',
                               f'paranmt train {corpus}-{thing.name} {corpus} --selection {thing.name}'))
-        if thing.kind == 'run' and thing.facts.endswith('finished') and not _after(graph, key, 'results:'):
+        if thing.kind == 'run' and thing.state == 'finished' and not _after(graph, key, 'results:'):
             steps.append(Step(f'{thing.name} is not evaluated yet.', f'paranmt evaluate {thing.name}'))
     if not graph.things: return [Step('This workspace is empty.', 'make demo')]
     return [step for step in steps if step]
