@@ -161,7 +161,7 @@ class Record(NamedTuple):
 class Reject(NamedTuple):
     "A row that cannot be used."
     file: str   # Path as it was given
-    line: int   # Line or row, from 1; for a catalogue its entry
+    line: int   # Line or row, from 1
     reason: str # Why
     text: str   # Excerpt, at most 200 characters
 

@@ -26,7 +26,6 @@ from fastcore.basics import patch
 from rich.console import Console
 
 from .base import LONGEST, ROLES, BitextError, Fault, Input, Options, Record, Reject, checked
-from .catalogues import languages_of_catalogue, read_mo, read_po, read_tmx
 from paranmt_lab.bitext.columns import (
     language_of_columns,
     looks_quoted,
@@ -37,6 +36,7 @@ from paranmt_lab.bitext.columns import (
     read_parquet,
     sample_lines,
 )
+from .tmx import languages_of_tmx, read_tmx
 from ..corpora.corpus import PAIRS, REJECTS, Corpus, segment_of
 from ..corpora.state import is_alive
 from ..ground.languages import is_language, language_in_name, plain_language
@@ -61,8 +61,6 @@ FORMATS = {
                   'a table with commas or semicolons and quotation marks'),
     'jsonl': Format(read_jsonl, ('.jsonl', '.ndjson', '.json'), 'a JSON object a line'),
     'tmx': Format(read_tmx, ('.tmx',), 'a translation memory'),
-    'po': Format(read_po, ('.po',), 'a gettext catalogue'),
-    'mo': Format(read_mo, ('.mo', '.gmo'), 'a compiled gettext catalogue', packed=False),
     'parquet': Format(read_parquet, ('.parquet',), 'a Parquet file', packed=False)}
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #dc580a37
@@ -73,11 +71,9 @@ def _head(path):
     except (EOFError, gzip.BadGzipFile): return b'', packed
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #03c5adf2
-_MARKS = {b'\xde\x12\x04\x95': 'mo', b'\x95\x04\x12\xde': 'mo', b'PAR1': 'parquet'}
-
 def _by_content(head):
     "Format by the first bytes, None where they say nothing."
-    if kind := _MARKS.get(head[:4]): return kind
+    if head[:4] == b'PAR1': return 'parquet'
     return 'tmx' if b'<tmx' in head and head.lstrip(b'\xef\xbb\xbf \r\n').startswith(b'<') else None
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #e2f462d1
@@ -91,7 +87,7 @@ def _by_text(head):
     if b'\0' in head[:512] or not head.strip(): return None
     first = head.splitlines()[0]
     if first.startswith(b'{'): return 'jsonl'
-    return 'tsv' if b'\t' in first else 'po' if b'\nmsgid "' in b'\n' + head else 'moses'
+    return 'tsv' if b'\t' in first else 'moses'
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #7dcff2ff
 def _unknown(path, why):
@@ -181,7 +177,7 @@ def plan_reading(
 def _said(kind, inputs, options):
     "Languages that a file's name and its data say its sources are in."
     file, code = inputs[0], ''
-    if kind in ('tmx', 'po', 'mo'): data = languages_of_catalogue(kind, file)
+    if kind == 'tmx': data = languages_of_tmx(file)
     else:
         if kind == 'moses': code = file.path.name.removesuffix('.gz').rpartition('.')[2]
         elif options.columns: code = str(options.columns.get('source', '')).removeprefix('translation.')

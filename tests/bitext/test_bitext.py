@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -22,21 +21,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from paranmt_lab import bitext
-from paranmt_lab.bitext import catalogues, import_summary
-from paranmt_lab.bitext.base import (
-    LINE,
-    BitextError,
-    Fault,
-    Input,
-    Options,
-    Record,
-    Reject,
-    checked,
-    excerpt,
-    fault_of,
-    tidy,
-)
-from paranmt_lab.bitext.catalogues import read_mo, read_tmx
+from paranmt_lab.bitext import import_summary, tmx as memories
+from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Options, Record, Reject, excerpt, fault_of, tidy
 from paranmt_lab.bitext.columns import csv_rows
 from paranmt_lab.corpora.corpus import list_corpora, segment_of
 from paranmt_lab.ground.settings import DataWarning, settings
@@ -199,12 +185,8 @@ FILES = {
     'head.tsv.gz': (b'\x1f\x8b\x08', 'damaged'),
     'cut.parquet': (None, 'not a whole Parquet file'),
     'flipped.parquet': (None, 'not a whole Parquet file'),
-    'empty.mo': (b'', 'the file is empty'),
-    'cut.mo': (struct.pack('<7I', 0x950412de, 0, 9, 28, 100, 0, 0), 'reach beyond'),
-    'many.mo': (struct.pack('<7I', 0x950412de, 0, 2**32 - 1, 28, 28, 0, 0), 'reach beyond'),
     'picture.png': (b'\x89PNG\r\n\x1a\n\0\0\0', 'unknown format'),
     'utf16.tsv': ('a\tb\n'.encode('utf-16'), 'UTF-16'),
-    'codec.po': ('msgid ""\nmsgstr "charset=zip\\n"\n\nmsgid "a"\nmsgstr "b"\n', 'unknown character set'),
     'four.tsv': ('1\tPrší.\t2\tIt rains.\n', 'no header'),
     'nothing.tsv': ('Jen jedno pole\n', 'fields in most lines'),
     'alone.cs': ('Prší.\n', 'two files'),
@@ -269,8 +251,8 @@ def test_a_unit_that_is_no_xml_is_set_aside_alone(write, monkeypatch, damage, pl
              'twice': [good[0], bad, bad, *good[1:]], 'every other': [u for g in good for u in (g, bad)]}[place]
     text = tmx(''.join(f'\n{unit}' for unit in units))
     whole = [text[i:i + cut] for i in range(0, len(text), cut)]
-    monkeypatch.setattr(catalogues, '_decoded', lambda stream, file: iter(whole))
-    found = list(read_tmx(Input(write('damaged.tmx', text)), Options('cs')))
+    monkeypatch.setattr(memories, '_decoded', lambda stream, file: iter(whole))
+    found = list(memories.read_tmx(Input(write('damaged.tmx', text)), Options('cs')))
     assert [item[0] for item in found] == list(range(2, 2 + len(units)))
     faults = [item for item in found if isinstance(item, Fault)]
     assert [fault.line - 2 for fault in faults] == [i for i, unit in enumerate(units) if unit == bad]
@@ -298,30 +280,7 @@ def test_a_header_among_columns_by_position_is_noted(write, lab):
         import_bitext(path, 'plain', lab, columns=dict(reference=0, translation=1))
 
 
-def test_mo_bad_offsets(tmp_path):
-    texts = [b'Open', b'Close', b'Save', 'Otevřít'.encode(), 'Zavřít'.encode(), 'Uložit'.encode()]
-    at, table = 28 + 48, []
-    for t in texts:
-        table.append([len(t), at]); at += len(t) + 1
-    table[1][1], table[5][0] = 2**32 - 2, 2**31
-    data = (struct.pack('<7I', 0x950412de, 0, 3, 28, 52, 0, 0) + b''.join(struct.pack('<2I', *e) for e in table)
-            + b'\0'.join(texts) + b'\0')
-    (tmp_path / 'x.mo').write_bytes(data)
-    assert (list(read_mo(Input(tmp_path / 'x.mo')))
-            == [(1, dict(source='Otevřít', reference='Open')), Fault(2, 'offset outside of the file', ''),
-                Fault(3, 'offset outside of the file', '')])
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_as_a_catalogue(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp('mo') / 'x.mo'
-    path.write_bytes(b'\xde\x12\x04\x95' + data)
-    try: items = [checked(Input(path), i) for i in read_mo(Input(path))]
-    except BitextError: return
-    for i in items: ''.join(t for t in i if isinstance(t, str)).encode()
-
-
-@given(data=st.binary(max_size=300), name=st.sampled_from(['x.tsv', 'x.csv', 'x.jsonl', 'x.po', 'x.tmx', 'x.parquet']))
+@given(data=st.binary(max_size=300), name=st.sampled_from(['x.tsv', 'x.csv', 'x.jsonl', 'x.tmx', 'x.parquet']))
 def test_any_bytes_as_any_format(tmp_path_factory, data, name):
     path = tmp_path_factory.mktemp('any') / name
     path.write_bytes(data)
@@ -338,7 +297,6 @@ def lines_of(kind, size):
     row = {'tsv': f'{czech}\t{english}\n',
            'csv': f'"{czech}","{english}"\n',
            'jsonl': f'{{{{"cs": "{czech}", "en": "{english}"}}}}\n',
-           'po': f'msgid "{english}"\nmsgstr "{czech}"\n\n',
            'tmx': UNIT.replace('.', ' {0}.') + '\n', 'bad.tsv': 'jen jedno pole {0} a nic dalšího ' * 9 + '\n'}[kind]
     head, tail = {'tmx': ('<tmx>', '</tmx>'), 'bad.tsv': ('cs\ten\nPrší.\tIt rains.\n', '')}.get(kind, ('', ''))
     yield head
@@ -359,7 +317,7 @@ def peak(lab, path, name):
 
 
 SOAK = [pytest.param(kind, 50 << 20, marks=pytest.mark.soak)
-        for kind in ('tsv', 'csv', 'jsonl', 'po', 'tmx', 'bad.tsv')]
+        for kind in ('tsv', 'csv', 'jsonl', 'tmx', 'bad.tsv')]
 
 
 @pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), ('tmx', 2 << 20), ('bad.tsv', 5 << 20), *SOAK])
@@ -459,14 +417,12 @@ def test_a_text_pair_beside_a_table_is_read_and_what_is_not_is_named(write, lab,
         bitext.import_bitext(folder, 'several', lab)
 
 
-PO = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'
 SAYS = {  # name of a file and its content -> language of the corpus
     'de-en.tsv': ('Es regnet.\tIt is raining.\n', 'de'),
     'de-en.csv': ('source,reference\nEs regnet.,It is raining.\n', 'de'),
     'wetter.tsv': ('de\ten\nEs regnet.\tIt is raining.\n', 'de'),
     'wetter.csv': ('id,de,en\n1,Es regnet.,It is raining.\n', 'de'),
     'wetter.jsonl': ('{"translation": {"de": "Es regnet.", "en": "It is raining."}}\n', 'de'),
-    'menu.po': (PO.format('de_AT'), 'de'),
     'wetter.tmx': (tmx(UNIT.replace('cs-CZ', 'de-AT')), 'de'),
     'each.tsv': ('lang\tsource\treference\nfr\tIl pleut.\tIt is raining.\n', 'fr')}
 
