@@ -18,7 +18,7 @@ from .campaigns import SCALES, campaign_in
 from .queue import EXPIRED_ITEMS, GOLD_ITEMS, ORDINARY_ITEMS, REPEATED_ITEMS
 from .replay import states_at
 from .store import EventLog, frame_of, moment, run
-from .turn import rater_of
+from .turn import known_as, rater_of
 
 # %% ../../nbs/3_judging/annotation/08_views.ipynb #cf5a0834
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ def progress(
     "Progress, pace and time left."
     with log.reading() as db:
         plan = campaign_in(db, campaign)
-        ask = lambda sql: run(db, sql, c=campaign, a=annotator)
+        who = known_as(db, campaign, annotator) if annotator else annotator
+        ask = lambda sql: run(db, sql, c=campaign, a=who)
         pace = _pace(ask(_OWN_PAYLOADS if annotator else _ALL_PAYLOADS).scalars())
         count, left, out = _personal(ask) if annotator else _general(ask, plan)
     return Progress(count, left, out, pace, None if pace is None else pace * left)

@@ -161,6 +161,7 @@ def _pieces(texts):
             rest = ''
     yield rest
 
+# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #326ec514
 class _Feed:
     "Feeds a TMX file to Expat, and to another parser behind a unit that is no XML."
     def __init__(self, units):
@@ -208,6 +209,7 @@ class _Feed:
         if self.is_skipping and text.startswith('</'): self(text)
         else: self.line += len(_NEWLINE.findall(text))
 
+# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #bf0ff256
 def _fed(feed, stream, file):
     "Feed the file piece by piece, with the errors named after the file."
     try:

@@ -54,7 +54,7 @@ export default function() {
   addEventListener('popstate', () => { touched = false; }, true);
   const push = history.pushState.bind(history);
   history.pushState = (state, title, address) => {
-    const samePage = new URL(address, location.href).pathname == location.pathname;
+    const samePage = new URL(address ?? '', location.href).pathname == location.pathname;
     if (samePage && !touched) return history.replaceState(state, title, address);
     touched = false;
     push(state, title, address);

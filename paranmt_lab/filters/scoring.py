@@ -233,7 +233,7 @@ def _by_model(corpus, names, models):
         kind = model_kind(name) if suffix else ''
         is_own = bool(kind) and (kind not in models or models[kind].name != suffix)
         by = _own_model(corpus, name, models) if is_own else models
-        groups.setdefault(suffix if is_own else '', ([], by))[0].append(name)
+        groups.setdefault((kind, suffix, by is None) if is_own else '', ([], by))[0].append(name)
     return [(columns if by is None else wanted_columns(columns, by), by) for columns, by in groups.values()]
 
 # %% ../../nbs/3_judging/filters/16_scoring.ipynb #f0620859

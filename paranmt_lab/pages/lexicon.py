@@ -148,6 +148,7 @@ def _word_part(lexicon, word, by, least, n, s):
     pair_table(table, 'paraphrases', f'{lexicon.folder.name}-paraphrases')
     _examples(lexicon, word.strip().lower(), table.word.tolist(), s)
 
+# %% ../../nbs/6_showing/pages/30_lexicon.ipynb #52f3a4f9
 HOW = '''
 1. Type a word. Its paraphrases are words that occur on the other side of a pair more often than chance predicts.
 2. *Adjusted* PMI subtracts the words that co-occur in one sentence anyway, so topic words rank lower.

@@ -20,7 +20,7 @@ from ..ground.amounts import amount
 from ..ground.settings import inside, read_object, safe_name, write_json
 from ..jobs.provenance import provenance
 from .choice import Selection, all_of, in_full, narrowings, steps
-from .conditions import fit_steps, range_condition
+from .conditions import fit_steps, note_flagged, range_condition
 
 # %% ../../nbs/3_judging/selection/05_record.ipynb #cd22900f
 def _view(corpus, con, where): return corpus._table_for(con, f' WHERE {where}', None)
@@ -177,7 +177,9 @@ def selected_ids(
     record:dict|None=None, # Its record, such as the copy that a run keeps; None reads the corpus's
 ) -> np.ndarray:   # int64[n] ids, ascending
     "The pairs of a selection, checked to be those that were chosen."
-    if not name: return _chosen(corpus, all_of(['true', *(sql for _, sql in fit_steps(corpus))]), 0, 0)
+    if not name:
+        note_flagged(corpus)
+        return _chosen(corpus, all_of(['true', *(sql for _, sql in fit_steps(corpus))]), 0, 0)
     record = record or read_selection(corpus, name)
     path, again = _record_path(corpus, name), 'select again with --force, or under another name'
     try: ids = _chosen(corpus, record['where'], record['selection']['n'], record['selection']['seed'])

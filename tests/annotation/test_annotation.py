@@ -581,6 +581,7 @@ def test_one_person_is_one_rater_however_the_name_is_typed(url, tmp_path):
     for name in ('ada l', ' Ada  L ', 'Ada\u00a0L', 'A\u200bda L', '\u202eADA L'):
         assert isinstance(next_item(log, 'talk', name), Empty) and has_begun(log, 'talk', name)
         assert own_answers(log, 'talk', name).strength.tolist() == [3]
+        assert progress(log, 'talk', name).done == 1
         with pytest.raises(Refused, match='Ada L has rated'): adjudicate(log, 'talk', name, item, 1, 1)
     revise(log, 'talk', 'ADA L', item, 2, 2)
     assert rater_names(log, 'talk') == ['Ada L'] and isinstance(next_item(log, 'talk', 'Bea'), Task)

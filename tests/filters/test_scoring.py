@@ -318,3 +318,14 @@ def test_a_stored_name_is_scored_by_its_own_model(corpora):
     assert corpus.frame(names)[names[-1]].tolist()[1] == np.float32(.2)
     refused = command('p_strong@nonesuch')
     assert refused.returncode == 1 and 'nonesuch' in refused.stderr and 'Traceback' not in refused.stderr
+
+
+def test_models_of_two_kinds_may_have_one_name(corpora, table, monkeypatch):
+    "A run and a language model, both called `mine`: each column brings the model of its own kind."
+    opened = {kind: scoring.NamedModel('mine', f'{kind}:mine') for kind in ('encoder', 'words')}
+    monkeypatch.setattr(scoring, 'named_models', lambda names: {name.partition(':')[0]: opened[name.partition(':')[0]]
+                                                                for name in names})
+    table('surprise', lambda texts, words: np.ones(len(texts), np.float32), column('translation'), model('words'))
+    names = ['paraphrase_score@mine', 'surprise@mine']
+    groups = scoring._by_model(talk(corpora(), 1, 5), names, {})
+    assert groups == [(names[:1], {'encoder': opened['encoder']}), (names[1:], {'words': opened['words']})]
