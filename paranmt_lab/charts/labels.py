@@ -28,7 +28,7 @@ HEADINGS = { # Columns of tables that are neither of the pairs nor measures
     'negative_pair_id': 'Pair of the negative', 'negative_side': 'Its side',
     'cosine_partner': 'Cosine to the partner', 'cosine_negative': 'Cosine to the negative',
     'pool': 'Candidates', 'pool_50': 'Candidates: median', 'pool_95': 'Candidates: 95 %', 'pool_99': 'Candidates: 99 %',
-    'adjusted': 'Adjusted PMI', 'pmi_cross': 'Cross-sentence PMI', 'pmi': 'PMI', 'cross': 'Pairs together',
+    'adjusted': 'Adjusted PMI', 'pmi_cross': 'Cross-sentence PMI', 'pmi': 'PMI', 'cross': 'Meetings',
     'references': 'References together', 'translations': 'Translations together', 'no_value': 'Without a value',
 }
 
