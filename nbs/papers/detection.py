@@ -28,16 +28,15 @@ import pandas as pd
 
 from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
+from paranmt_lab.evaluation.comparison import published_figures
 from paranmt_lab.evaluation.detection import DETECTION, measure_set
-from paranmt_lab.evaluation.published import published_figures
 from paranmt_lab.evaluation.results import results_frame
 from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import atomic, settings
 from paranmt_lab.jobs.provenance import provenance
-from paranmt_lab.neighbours.index import build_index, nearest_by_index
-from paranmt_lab.neighbours.search import nearest, neighbours
+from paranmt_lab.neighbours.index import build_index, nearest, nearest_by_index, neighbours
 from paranmt_lab.neighbours.vectors import build_vectors
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train

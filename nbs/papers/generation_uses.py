@@ -22,10 +22,16 @@ import pandas as pd
 from generation import FILE, SCORERS, written
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.engines.protocol import Decoding
-from paranmt_lab.evaluation.bootstrap import RESAMPLES, draw_counts
-from paranmt_lab.evaluation.transfer import GRIDS, targets
-from paranmt_lab.evaluation.transfer_data import TRANSFER, task_examples, usable_files
-from paranmt_lab.evaluation.transfer_regression import fit_regressions, principal_axes
+from paranmt_lab.evaluation.transfer import (
+    GRIDS,
+    TRANSFER,
+    fit_regressions,
+    principal_axes,
+    targets,
+    task_examples,
+    usable_files,
+)
+from paranmt_lab.evaluation.uncertainty import RESAMPLES, draw_counts
 from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import open_model

@@ -34,9 +34,9 @@ from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.evaluation.sts import YEARLY, sts_sets, yearly_means
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
-from paranmt_lab.ground.amounts import amount
 from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import read_json, settings, write_json
+from paranmt_lab.ground.wording import amount
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.training.config import train_config

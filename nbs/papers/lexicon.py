@@ -21,8 +21,7 @@ from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.lexicon.building import build_lexicon
-from paranmt_lab.lexicon.model import Lexicon, pair_scores, paraphrases
-from paranmt_lab.lexicon.pmi import cross_pmi, mean_pmi, within_pmi
+from paranmt_lab.lexicon.model import Lexicon, cross_pmi, mean_pmi, pair_scores, paraphrases, within_pmi
 from paranmt_lab.lexicon.shards import Conditions
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))

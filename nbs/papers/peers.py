@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from paranmt_lab.evaluation.comparison import PEERS
 from paranmt_lab.evaluation.graded import read_graded
-from paranmt_lab.evaluation.published import PEERS
 from paranmt_lab.evaluation.sts import sts_sets
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
@@ -135,7 +135,7 @@ def frame():
 
 def chart():
     "Quality against speed."
-    from paranmt_lab.charts.peers import quality_chart
+    from paranmt_lab.charts.evaluation import quality_chart
     rows = frame().query("figure == 'mean of 2012, 2014, 2015'")
     return quality_chart(rows, "Pearson's r × 100, mean of STS 2012, 2014, 2015")
 

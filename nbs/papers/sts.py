@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
-from paranmt_lab.evaluation.pairwise import compare_systems
+from paranmt_lab.evaluation.graded_pairs import compare_systems
 from paranmt_lab.evaluation.sts import YEARLY
 from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate, open_system

@@ -21,7 +21,7 @@ import pandas as pd
 
 from paranmt_lab.evaluation import transfer
 from paranmt_lab.evaluation.tables import keep_measured
-from paranmt_lab.evaluation.transfer_data import SEED, TRANSFER, usable_files
+from paranmt_lab.evaluation.transfer import SEED, TRANSFER, usable_files
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance

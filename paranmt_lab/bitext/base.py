@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 
 from fastcore.basics import patch
 
-from ..ground.languages import check_language, is_language
+from ..ground.wording import check_language, is_language
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #306d917b
 class BitextError(ValueError):

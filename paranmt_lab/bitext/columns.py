@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .base import LINE, MEASURE, ROLES, TEXT_ROLES, BitextError, Fault, Input, Options, lines, needed
-from ..ground.languages import is_language
 from ..ground.settings import DataWarning
+from ..ground.wording import is_language
 
 # %% ../../nbs/2_pairs/bitext/02_columns.ipynb #93d54eb3
 def _surplus(items, number, file):

@@ -39,8 +39,8 @@ from paranmt_lab.bitext.columns import (
 from .tmx import languages_of_tmx, read_tmx
 from ..corpora.corpus import PAIRS, REJECTS, Corpus, segment_of
 from ..corpora.state import is_alive
-from ..ground.languages import is_language, language_in_name, plain_language
 from ..ground.settings import Settings, atomic, checksum, safe_name
+from ..ground.wording import is_language, language_in_name, plain_language
 from ..jobs.progress import Progress
 from ..jobs.provenance import fingerprint, provenance, typed_command
 

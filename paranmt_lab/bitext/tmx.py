@@ -15,7 +15,7 @@ from xml.parsers import expat
 from fastcore.basics import patch
 
 from .base import BitextError, Fault, Input, Options
-from ..ground.languages import is_language, plain_language
+from ..ground.wording import is_language, plain_language
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #b64fac88
 def charset(

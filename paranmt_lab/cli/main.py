@@ -35,9 +35,7 @@ GROUPS = {
     'lexicon': 'Paraphrases of words, counted in a corpus: build a lexicon, look words up.',
 }
 # Modules with commands, in the order of the help
-MODULES = ('bitext', 'translate', 'judge', 'judge_classifier', 'judge_lm', 'judge_calibrate', 'statistics', 'lexicon',
-           'annotate', 'train', 'generate', 'measure', 'compare', 'table', 'neighbours', 'fetch', 'workspace',
-           'project')
+MODULES = 'bitext judge statistics annotate train generate measure compare fetch project'.split()
 
 def _commands_of(module):
     "Words of each command of a module, its function, and the first sentence of its help."

@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fastcore.basics import patch
 
-from ..ground.amounts import amount
 from ..ground.models import KINDS, is_replaced, served_kind
 from paranmt_lab.ground.settings import (
     Settings,
@@ -41,6 +40,7 @@ from paranmt_lab.ground.settings import (
     settings,
     write_json,
 )
+from ..ground.wording import amount
 
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #b0e6358f
 SHARD = 1_000_000_000

@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from .corpus import Corpus, unfinished
-from ..ground.amounts import amount
+from ..ground.wording import amount
 from ..jobs.progress import describe_progress, read_progress
 
 # %% ../../nbs/0_ground/corpora/02_state.ipynb #330ef308

@@ -20,8 +20,8 @@ from ..corpora.derive import licences
 from ..engines.protocol import decoding_told
 from .paranmt import export_tsv, packed
 from ..filters.table import known_measure
-from ..ground.amounts import amount
 from ..ground.settings import atomic, check_overwrite, whole_folder
+from ..ground.wording import amount
 from ..selection import selected_batches
 
 # %% ../../nbs/3_judging/exchange/01_files.ipynb #efa9d26e

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from ..corpora.corpus import Corpus
 from ..engines.protocol import Decoding, length_limit
-from .config import GeneratorConfig
 from .engine import open_generator, save_network
 from .search import beam_search
-from .seq2seq import AttentiveLstm
-from ..ground.imported import Imported
+from .seq2seq import AttentiveLstm, GeneratorConfig
+from ..ground.fields import Imported
 from ..ground.settings import Settings, atomic, whole_folder
 from ..jobs.run import Run
 from ..parsing.columns import parses_by_id

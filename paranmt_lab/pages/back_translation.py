@@ -13,7 +13,8 @@ import time
 import pandas as pd
 import streamlit as st
 
-from ..charts.hypotheses import MARKS, hypothesis_bars
+from ..charts.text import MARKS, hypothesis_bars
+from ..components.links import work_at_hand
 from paranmt_lab.components.parts import (
     choose,
     corpus_commands,
@@ -36,11 +37,10 @@ from paranmt_lab.components.parts import (
     source_line,
     warn_of_problems,
 )
-from ..components.work import work_at_hand
 from ..corpora.corpus import Corpus, list_corpora
 from ..engines.protocol import Decoding, Hypothesis, decoding_told
-from ..ground.amounts import amount
 from ..ground.settings import Settings, settings
+from ..ground.wording import amount
 from ..jobs.progress import duration
 from paranmt_lab.pages.back_translation_two import (
     choose_scorer,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from ..charts.hypotheses import MARKS, engines_scatter
+from ..charts.text import MARKS, engines_scatter
 from ..components.pair_list import show_list
 from paranmt_lab.components.parts import (
     corpus_commands,
@@ -33,8 +33,7 @@ from paranmt_lab.components.parts import (
 )
 from ..components.reading import AGAINST, READ, output_list
 from ..corpora.corpus import Corpus, list_corpora
-from ..engines.pieces import model_language
-from ..engines.protocol import Decoding
+from ..engines.protocol import Decoding, model_language
 from ..filters.scoring import score_texts
 from ..ground.models import identity_of, models_at_hand, open_model
 from ..ground.settings import Settings, settings

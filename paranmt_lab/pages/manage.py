@@ -12,7 +12,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from ..annotation.restore import backup_campaigns, restore_campaign
+from ..annotation.exports import backup_campaigns, restore_campaign
 from ..components.access import open_log
 from ..components.parts import escaped, open_corpus, page_part
 from ..corpora.corpus import list_corpora

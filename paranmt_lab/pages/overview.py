@@ -14,9 +14,10 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from ..charts.labels import label
+from ..charts.base import label
 from ..charts.lineage import lineage_chart
 from ..charts.training import training_curve
+from ..components.links import show_job, show_unfinished
 from paranmt_lab.components.parts import (
     corpus_commands,
     corpus_state,
@@ -37,12 +38,11 @@ from paranmt_lab.components.parts import (
     to_minute,
     warn_of_problems,
 )
-from ..components.work import show_job, show_unfinished
 from ..corpora.corpus import Corpus, list_corpora
 from ..corpora.state import state_of
 from ..filters.scoring import score_columns
-from ..ground.amounts import amount
 from ..ground.settings import Settings, settings
+from ..ground.wording import amount
 from ..jobs.progress import PLACES, read_progress
 from ..jobs.run import Run
 from .manage import show_changes, show_restore

@@ -32,8 +32,8 @@ from ..components.reading import READ, reading_list
 from ..corpora.corpus import Corpus
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first
-from ..ground.amounts import amount
 from ..ground.settings import Settings, settings
+from ..ground.wording import amount
 from ..jobs.run import list_runs
 from ..selection import Range
 

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from ..browsing.distributions import EVERY, PairFilter
-from ..charts.labels import cited, label, table_name
+from ..charts.base import cited, label, table_name
 from ..charts.scores import histogram, overlap_by_range, range_bars
 from paranmt_lab.components.distributions import (
     bounds_words,
@@ -48,8 +48,8 @@ from paranmt_lab.components.parts import (
 from ..corpora.corpus import Corpus
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure, takes_model
-from ..ground.amounts import amount
 from ..ground.settings import settings
+from ..ground.wording import amount
 from .reading import search_ids, show_reading
 from ..selection import PAPER_3, PAPER_RANGES, Range, range_table
 

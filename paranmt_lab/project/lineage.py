@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..corpora.corpus import Corpus, list_corpora
-from ..ground.amounts import amount
 from ..ground.settings import Settings, read_json
+from ..ground.wording import amount
 from ..jobs.progress import PLACES, RESUMABLE, describe_progress, read_progress, resume_command
 from ..jobs.run import Run, list_runs
 from ..selection import list_selections, read_selection
@@ -96,8 +96,8 @@ def _of_lexicons(s):
 
 def _of_campaigns(s):
     "Campaigns, where there is a database; looking makes none."
-    from paranmt_lab.annotation.admission import STATES, campaign_states
     from paranmt_lab.annotation.campaigns import list_campaigns
+    from paranmt_lab.annotation.queue import STATES, campaign_states
     from paranmt_lab.annotation.store import EventLog, server_url, sqlite_path
     if not (server_url(s.annotations) or sqlite_path(s.annotations).is_file()): return
     log = EventLog(s.annotations)

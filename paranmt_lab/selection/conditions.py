@@ -17,8 +17,8 @@ from ..corpora.corpus import PAIRS, Corpus, between, quoted
 from ..engines.protocol import UNFIT
 from ..filters.measures import token_count
 from ..filters.table import measure_by, tokens
-from ..ground.amounts import amount
 from ..ground.settings import DataWarning
+from ..ground.wording import amount
 
 # %% ../../nbs/3_judging/selection/01_conditions.ipynb #4d16a5ee
 FIT = f"(flags IS NULL OR NOT regexp_matches(flags, '{UNFIT}'))" # SQL: no flag says that the translation is worthless

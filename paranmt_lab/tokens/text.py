@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..ground.amounts import amount
 from ..ground.settings import DataWarning, atomic
+from ..ground.wording import amount
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #dd7d0f97
 CONTRACTIONS = "n't", "'s", "'m", "'d", "'ll", "'re", "'ve"

@@ -10,9 +10,19 @@ import pytest
 from hypothesis import assume, given, settings as hypothesis_settings, strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from paranmt_lab.annotation.agreement import COEFFICIENTS, FEW, agreement, agreement_table, disagreement, patterns
+from paranmt_lab.annotation.agreement import (
+    COEFFICIENTS,
+    FEW,
+    KAPPAS,
+    agreement,
+    agreement_table,
+    by_pair,
+    disagreement,
+    pair_agreement,
+    pair_tables,
+    patterns,
+)
 from paranmt_lab.annotation.campaigns import LABELS
-from paranmt_lab.annotation.kappa import KAPPAS, by_pair, pair_agreement, pair_tables
 from paranmt_lab.annotation.next_pairs import FITS, allocate, strength_curve
 from paranmt_lab.annotation.raters import confusion, consistency, disputed, drift
 from paranmt_lab.annotation.table3 import one_label, strong_pairs, table3, wilson

@@ -35,7 +35,6 @@ from typer.testing import CliRunner
 from command import paranmt
 from paranmt_lab.annotation import store
 from paranmt_lab.annotation.adjudication import adjudicate, adjudicated, disputes
-from paranmt_lab.annotation.admission import campaign_state, has_begun, set_state
 from paranmt_lab.annotation.answers import comment, discard, retract, revise, skip, submit, undo
 from paranmt_lab.annotation.campaigns import (
     SCALES,
@@ -48,7 +47,7 @@ from paranmt_lab.annotation.campaigns import (
     keep_campaign,
 )
 from paranmt_lab.annotation.exports import answer_table, export, import_answers, read_answers
-from paranmt_lab.annotation.queue import next_item, take_up
+from paranmt_lab.annotation.queue import campaign_state, has_begun, next_item, set_state, take_up
 from paranmt_lab.annotation.replay import derived_rows, rebuild
 from paranmt_lab.annotation.store import (
     Damaged,
@@ -772,7 +771,7 @@ def test_a_discussion_is_written_down_on_the_page(url, tmp_path, monkeypatch):
     marks = ratings(log, 'talk')
     monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path)), monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
     script = f"""from paranmt_lab.components import access
-from paranmt_lab.pages import agreement_common, agreement_disputes
+from paranmt_lab.pages import agreement_people as agreement_common, agreement_items as agreement_disputes
 agreement_common.show_outcome()
 agreement_disputes.show_item(access.open_log({url!r}), 'talk', 2, access.signed_in(must=False))"""
     at = AppTest.from_string(script, default_timeout=60)

@@ -11,8 +11,15 @@ import time
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.annotation.agreement import COEFFICIENTS, agreement, agreement_table, patterns
-from paranmt_lab.annotation.kappa import KAPPAS, pair_agreement, pair_tables
+from paranmt_lab.annotation.agreement import (
+    COEFFICIENTS,
+    KAPPAS,
+    agreement,
+    agreement_table,
+    pair_agreement,
+    pair_tables,
+    patterns,
+)
 
 
 def made_up(items, people, each):

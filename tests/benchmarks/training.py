@@ -36,7 +36,7 @@ import torch
 
 from kept import keep, needs, peak, processor
 from paranmt_lab.corpora.corpus import Corpus, segment_of
-from paranmt_lab.encoders import scattered
+from paranmt_lab.encoders import rows as scattered
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.provenance import commit
 from paranmt_lab.jobs.workers import keep_freed_memory
@@ -46,7 +46,7 @@ from paranmt_lab.training.config import train_config
 from paranmt_lab.training.data import MegaBatch, choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
 from paranmt_lab.training.megabatch import batches_of, cosine, epoch_order, margin_loss, mine
-from paranmt_lab.training.mining import SMALL, half_is_fast, mine_compiled
+from paranmt_lab.training.negatives import SMALL, half_is_fast, mine_compiled
 from paranmt_lab.training.optimizer import DenseAdam
 from paranmt_lab.training.origin import Origin
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper

@@ -6,8 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paranmt_lab.calibration.curves import Additive, Curve, as_json, from_json, probability_slowly
-from paranmt_lab.calibration.fits import Choice, _ordinal_loss, fit_curves, fit_logistic, fit_ordinal
+from paranmt_lab.calibration.fits import (
+    Additive,
+    Choice,
+    Curve,
+    _ordinal_loss,
+    as_json,
+    fit_curves,
+    fit_logistic,
+    fit_ordinal,
+    from_json,
+    probability_slowly,
+)
 from paranmt_lab.calibration.fitting import calibrate, calibrate_corpus, facts_of, usable_measures
 from paranmt_lab.calibration.model import Calibration, open_calibration, save_calibration
 from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings, with_measures

@@ -5,10 +5,9 @@ import pytest
 
 from paranmt_lab.charts.annotation import agreement_intervals, drift_lines
 from paranmt_lab.charts.base import OTHERS
+from paranmt_lab.charts.evaluation import result_bars
 from paranmt_lab.charts.maps import embedding_map
-from paranmt_lab.charts.negatives import negatives_by_epoch
-from paranmt_lab.charts.results import result_bars
-from paranmt_lab.charts.training import training_curve
+from paranmt_lab.charts.training import negatives_by_epoch, training_curve
 
 MANY = [f'name {i:02}' for i in range(31)]
 

@@ -164,7 +164,7 @@ def test_streamlit_run_listens_on_this_machine_alone():
 def test_an_error_that_was_not_foreseen_keeps_its_traceback_in_a_file(paranmt, tmp_path):
     program = """
 import sys
-from paranmt_lab.cli import main, workspace
+from paranmt_lab.cli import main, project as workspace
 main.app.command('broken')(lambda: {}['fluency'])
 sys.argv = ['paranmt', *sys.argv[1:], 'broken']
 main.main()"""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from paranmt_lab.corpora.corpus import Corpus
-from paranmt_lab.encoders import threads
+from paranmt_lab.encoders import kernels as threads
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train

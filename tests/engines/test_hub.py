@@ -16,7 +16,7 @@ import torch
 from transformers import MarianConfig, MarianMTModel
 
 from paranmt_lab.engines.marian import marian_of_ct2
-from paranmt_lab.engines.pieces import Pieces
+from paranmt_lab.engines.protocol import Pieces
 from paranmt_lab.ground.models import find_model
 from paranmt_lab.ground.settings import write_json
 

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from paranmt_lab.evaluation import detection
-from paranmt_lab.evaluation.detection import DETECTION, DetectionSet, detection_figures, measure_set
-from paranmt_lab.evaluation.labelled import (
+from paranmt_lab.evaluation.detection import (
+    DETECTION,
+    DetectionSet,
     LabelledFileError,
+    detection_figures,
+    measure_set,
     read_opusparcus,
     read_opusparcus_train,
     read_turku,

@@ -7,9 +7,15 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.evaluation.comparison import THREE_YEARS, chart_names, compare_results, side_by_side, unavailable
+from paranmt_lab.evaluation.comparison import (
+    THREE_YEARS,
+    chart_names,
+    compare_results,
+    published,
+    side_by_side,
+    unavailable,
+)
 from paranmt_lab.evaluation.graded import GradedFileError, correlate, read_graded, token_overlap
-from paranmt_lab.evaluation.published import published
 from paranmt_lab.evaluation.results import (
     COLUMNS,
     STALE,

@@ -16,16 +16,21 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.evaluation.sts import sts_sets
 from paranmt_lab.evaluation.tasks import TASKS, Baseline, evaluate
-from paranmt_lab.evaluation.transfer import measure_transfer, predict_transfer, predictions, targets, wilson
-from paranmt_lab.evaluation.transfer_data import (
+from paranmt_lab.evaluation.transfer import (
     TRANSFER,
     TransferFileError,
     choices,
+    fit_regressions,
+    measure_transfer,
+    predict_transfer,
+    predictions,
+    principal_axes,
     read_examples,
     stratified_folds,
+    targets,
     usable_files,
+    wilson,
 )
-from paranmt_lab.evaluation.transfer_regression import fit_regressions, principal_axes
 from paranmt_lab.ground.settings import settings
 
 REAL = settings().resources / 'eval'

@@ -9,11 +9,18 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from scipy import stats
 
 from paranmt_lab.evaluation.baselines import bleu, meteor, organisers_overlap
-from paranmt_lab.evaluation.bootstrap import interval, resample, weighted_pearson, weighted_ranks
-from paranmt_lab.evaluation.difference import compare_similarities, paired, williams
 from paranmt_lab.evaluation.graded import measure_graded, read_graded, token_overlap
 from paranmt_lab.evaluation.results import results_frame
 from paranmt_lab.evaluation.sts import FIGURES, measure_sts, sts_sets, yearly_means
+from paranmt_lab.evaluation.uncertainty import (
+    compare_similarities,
+    interval,
+    paired,
+    resample,
+    weighted_pearson,
+    weighted_ranks,
+    williams,
+)
 from paranmt_lab.ground.settings import settings
 
 HEADER = 'sentence1\tsentence2\tscore\n'

@@ -17,19 +17,18 @@ import pytest
 
 from paranmt_lab.fetch import download as fetching, sets
 from paranmt_lab.fetch.archives import Archive, ArchiveError
-from paranmt_lab.fetch.download import DownloadError, Wanted, download
-from paranmt_lab.fetch.files import tatoeba_files
+from paranmt_lab.fetch.download import SETS, DownloadError, Wanted, choose_sources, download, read_sources
 from paranmt_lab.fetch.layout import (
     ROWS,
     LayoutError,
     pit_tables,
     senteval_tables,
     sts_tables,
+    tatoeba_files,
     turku_tables,
     write_table,
 )
 from paranmt_lab.fetch.sets import FILES, TABLES, downloads_folder, fetch
-from paranmt_lab.fetch.sources import SETS, choose_sources, read_sources
 
 CONTENT = random.Random(0).randbytes(300_000)
 SHA = hashlib.sha256(CONTENT).hexdigest()

@@ -28,9 +28,9 @@ from paranmt_lab.filters.kneser_ney import (
     read_arpa,
     write_arpa,
 )
-from paranmt_lab.filters.language import english_probability, language_probability
 from paranmt_lab.filters.language_model import LanguageModel, cut, lm_seen, perplexity, save_lm, text_hashes
 from paranmt_lab.filters.lm_training import train_lm
+from paranmt_lab.filters.probability import english_probability, language_probability
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import example, given, settings as how, strategies as st
 
 from paranmt_lab.corpora.corpus import Corpus
-from paranmt_lab.encoders.words import word_vectors
+from paranmt_lab.encoders.zoo import word_vectors
 from paranmt_lab.filters.alignment import alignment_slowly, word_alignment
-from paranmt_lab.filters.characters import character_column, character_overlap_slowly, identical_slowly
-from paranmt_lab.filters.diversity import evenness_slowly
-from paranmt_lab.filters.edits import distance_slowly
+from paranmt_lab.filters.characters import character_column, character_overlap_slowly, distance_slowly, identical_slowly
 from paranmt_lab.filters.measures import ngram_overlap, overlap_slowly
 from paranmt_lab.filters.scoring import BatchArguments, score, score_batch
 from paranmt_lab.filters.table import MEASURES, characters, model_kind, tokens
 from paranmt_lab.filters.tokens import TokenColumn, token_column, token_columns
-from paranmt_lab.filters.words import copied_slowly, repetition_slowly, words_slowly
+from paranmt_lab.filters.words import copied_slowly, evenness_slowly, repetition_slowly, words_slowly
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.tokens.text import tokenize

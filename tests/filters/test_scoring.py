@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from command import paranmt
-from paranmt_lab.components.work import at_work
+from paranmt_lab.components.links import at_work
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.filters import scoring
 from paranmt_lab.filters.scoring import score

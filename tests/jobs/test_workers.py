@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from paranmt_lab.jobs.cluster import in_processes
+from paranmt_lab.jobs.workers import in_processes
 
 
 class TwoArguments(Exception):

@@ -9,7 +9,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.neighbours import index as of_index, vectors as of_vectors
-from paranmt_lab.neighbours.search import EDGES, nearest, neighbours
+from paranmt_lab.neighbours.index import EDGES, nearest, neighbours
 from paranmt_lab.neighbours.vectors import build_vectors, open_vectors, unit_rows
 
 needs_faiss = pytest.mark.skipif(importlib.util.find_spec('faiss') is None,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from paranmt_lab.ground.visible import visible
+from paranmt_lab.ground.wording import visible
 from raters import CHROMIUM, Connection, Rater, events, made, standing
 
 SHOTS = Path(__file__).parents[1] / 'screenshots'
@@ -276,7 +276,7 @@ def test_going_back_to_an_answer(workspace, log, rater):
 
 def test_a_pause_reaches_a_rater_who_is_at_work(workspace, log, rater):
     "An answer that comes after the pause is refused in words; the researcher's button lets the rater go on."
-    from paranmt_lab.annotation.admission import set_state
+    from paranmt_lab.annotation.queue import set_state
     name = made(log, 'pause', 4, overlap=1)
     ada = rater().open(name, 'ada')
     ada.next('3', '3')
@@ -633,7 +633,7 @@ def test_agreement_views(judged, log, rater, workspace):
 SLOWLY = """
 import time
 from pathlib import Path
-from paranmt_lab.pages import agreement, agreement_coefficients as view
+from paranmt_lab.pages import agreement, agreement_people as view
 go = Path(__file__).with_name('go')
 if not hasattr(view, 'at_once'):
     view.at_once = view.agreement_table

@@ -9,9 +9,9 @@ import pytest
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import settings
-from paranmt_lab.parsing import columns, link
+from paranmt_lab.parsing import columns, parsers as link
 from paranmt_lab.parsing.columns import parse_corpus, parses_by_id, parses_path, unparsed_shards
-from paranmt_lab.parsing.link import LinkParser
+from paranmt_lab.parsing.parsers import LinkParser
 from paranmt_lab.parsing.trees import Tree, read_tree, top_levels, tree_text
 
 needs_link = pytest.mark.skipif(not shutil.which('link-parser'), reason="needs Debian's link-grammar")

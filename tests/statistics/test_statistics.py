@@ -10,7 +10,7 @@ from hypothesis import given, settings as given_settings, strategies as some
 from command import paranmt
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation import tables
-from paranmt_lab.evaluation.published import published, published_figures
+from paranmt_lab.evaluation.comparison import published, published_figures
 from paranmt_lab.evaluation.results import MEAN
 from paranmt_lab.evaluation.sts import SETS
 from paranmt_lab.evaluation.tables import (
@@ -26,22 +26,20 @@ from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.statistics.describe import (
+    bootstrap,
     difference_statistics,
     domain_texts,
     domains_of,
-    parse_statistics,
-    statistics_frame,
-    word_statistics,
-)
-from paranmt_lab.statistics.diversity import (
-    bootstrap,
     entropy,
     entropy_slowly,
     long_words,
     numbered,
+    parse_statistics,
     rate,
     repeated,
     repeated_slowly,
+    statistics_frame,
+    word_statistics,
 )
 from paranmt_lab.statistics.idf import average_idf, open_counts, rank_counts, text_counts, wordfreq_counts, words
 from paranmt_lab.statistics.report import Questions, describe_corpus

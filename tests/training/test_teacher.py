@@ -15,12 +15,12 @@ from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import read_json, settings
 from paranmt_lab.jobs.workers import locked
+from paranmt_lab.training.beginning import EncodingJob, SentenceVectors
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.data import choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
 from paranmt_lab.training.origin import Origin
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper
-from paranmt_lab.training.vectors import EncodingJob, SentenceVectors
 
 BASE = train_config('taught', 'halves', model='WORD,TRIGRAM', dim=24, vocabulary=500, batch_size=20, megabatch=2,
                     epochs=2, learning_rate=0.01, checkpoint_every=0, probes=0, teacher='paraphrase-scorer',
@@ -88,7 +88,7 @@ from pathlib import Path
 import numpy as np
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.ground.settings import settings
-from paranmt_lab.training import vectors
+from paranmt_lab.training import beginning as vectors
 from paranmt_lab.training.data import choose_pairs
 class Slow:
     dim, identity = 3, dict(name='slow', checksum='slow')
@@ -144,7 +144,7 @@ def test_a_run_reads_once_and_says_who_taught(workspace, monkeypatch):
 def test_a_reading_that_is_asked_to_stop_stops_the_run(workspace, monkeypatch):
     "The run is begun and not lost: the next call goes on with the reading."
     from paranmt_lab.jobs.progress import Progress
-    from paranmt_lab.training import vectors
+    from paranmt_lab.training import beginning as vectors
     config = alter(BASE, name='patient', limit=150)
     monkeypatch.setattr(vectors, 'PIECE', 20)
     with monkeypatch.context() as held:

@@ -26,12 +26,12 @@ from paranmt_lab.jobs.run import Run
 from paranmt_lab.pages.negatives import encoded, megabatch, negatives_at
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.training import origin
+from paranmt_lab.training.beginning import config_of, learned_pairs
 from paranmt_lab.training.config import PRESETS, train_config
 from paranmt_lab.training.data import arrays_folder, choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
 from paranmt_lab.training.megabatch import POOLS, cosine, epoch_order, margin_loss, margin_loss_slow, mine, mine_slow
 from paranmt_lab.training.origin import Origin
-from paranmt_lab.training.pairs import config_of, learned_pairs
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper, ResidentStepper, stepper_kind
 
 BASE = train_config('whole', 'halves', model='WORD,TRIGRAM', dim=24,
