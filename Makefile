@@ -37,7 +37,7 @@ app: $(READY) ## The app on http://localhost:8501
 
 # JupyterLab hides the stored pictures of notebooks that it does not trust, so those of the repository are signed first (a second or two).
 OURS = $(wildcard $(or $(shell git ls-files 'nbs/*.ipynb' 2>/dev/null),nbs/*.ipynb nbs/*/*.ipynb))
-lab: $(READY) ## JupyterLab on the first tutorial; START lists all notebooks
+lab: $(READY) ## JupyterLab on the first tutorial; START shows the packages
 	-@$(BIN)/jupyter trust $(OURS) >/dev/null
 	$(BIN)/jupyter lab nbs --LabApp.default_url=/lab/tree/tutorials/1_explore.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 

@@ -1,5 +1,6 @@
 """The documentation site: Sphinx over the pages, notebooks and API reference that docs/stage.py lays out."""
 import json
+import os
 import re
 from pathlib import Path
 
@@ -34,12 +35,19 @@ add_module_names = False
 python_use_unqualified_type_names = True
 
 
-def write_llms(app, error):
-    "llms.txt: the list of all notebooks, from the first page, with links to the pages of the site."
-    cells = json.loads((ROOT / 'nbs/START.ipynb').read_text(encoding='utf-8'))['cells']
+def markdown_of(path):
+    "Markdown cells of a notebook, with links to the pages of the site."
+    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
     text = '\n\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
-    linked = re.sub(r'\]\(([\w./-]+)\.ipynb\)', r'](nbs/\1.html)', text)
-    (Path(app.outdir) / 'llms.txt').write_text(linked + '\n\n## API\n\n- [API reference](api/index.html)\n')
+    page = lambda link: f']({os.path.relpath(path.parent / link[1], ROOT)}.html'
+    return re.sub(r'\]\(([\w./-]+)\.ipynb', page, text)
+
+
+def write_llms(app, error):
+    "llms.txt: the first page, and the opening notebook of each package, which lists the others."
+    pages = [ROOT / 'nbs/START.ipynb', *sorted((ROOT / 'nbs').glob('[0-9]_*/*/00_*.ipynb'))]
+    texts = [*map(markdown_of, pages), '## API\n\n- [API reference](api/index.html)\n']
+    (Path(app.outdir) / 'llms.txt').write_text('\n\n'.join(texts), encoding='utf-8')
 
 
 def setup(app):

@@ -199,32 +199,63 @@ def test_an_undescribed_parameter_is_seen():
     assert list(undescribed(text)) == ['f(b)', 'g(c)']
 
 
-def entry(path):
-    "A line of the first page: title and summary of a notebook, with a link."
-    head = next(text for _, text, _ in cells(path, 'markdown')).splitlines()
-    title = head[0].removeprefix('# ')
-    return f"- [{title}]({path.relative_to(NBS)}): {next(line for line in head if line.startswith('> '))[2:]}"
+def head(path):
+    "Title and summary of a notebook."
+    lines = next(text for _, text, _ in cells(path, 'markdown')).splitlines()
+    return lines[0].removeprefix('# '), next(line for line in lines if line.startswith('> '))[2:]
 
 
-def with_lists(notebook):
-    "The first page with the list of each floor as the notebooks are now."
+def entries(files, folder):
+    "A line for each notebook: title and summary, with a link from a folder."
+    return [f'- [{head(path)[0]}]({path.relative_to(folder)}): {head(path)[1]}' for path in files]
+
+
+SECTION = re.compile(r'^- (`([\w-]+)(?:\.\d+)?`.*?): \[(.+?)\]\((.+?)\)$', re.M)  # - `KEY` 4: what: [notebook](file)
+PAPERS = 'paranmt', 'paranmt-arxiv', 'paranmt-preprint', 'backtranslation', 'opusparcus'
+
+
+def sections():
+    "Sections of the papers, from the opening notebooks, with the notebooks that implement them."
+    lines = []
+    for path in OPENINGS:
+        found = [match for _, text, _ in cells(path, 'markdown') for match in SECTION.findall(text)]
+        lines += [(PAPERS.index(key), f'- {what}: [{title}]({path.parent.relative_to(NBS)}/{file})')
+                  for what, key, title, file in found]
+    return [line for _, line in sorted(lines)]
+
+
+def with_lists(path):
+    "The first page or an opening notebook, its lists of notebooks as they are now."
+    notebook = json.loads(path.read_text(encoding='utf-8'))
+    lists = {'## Tutorials': lambda: entries(sorted(NBS.glob('tutorials/*.ipynb')), NBS),
+             '## Experiments': lambda: entries(sorted(NBS.glob('papers/*.ipynb')), NBS), '## Sections': sections,
+             '## Notebooks': lambda: entries(sorted(set(path.parent.glob('*.ipynb')) - {path}), path.parent)}
+    lists |= {f'## {n} ': lambda n=n: entries([o for o in OPENINGS if o.parts[-3][0] == str(n)], NBS) for n in range(8)}
     for cell in notebook['cells'][1:]:
-        heading = cell['source'][0].rstrip()
-        floor = heading.removeprefix('## ')[0]
-        folders = {'T': 'tutorials/*.ipynb', 'E': 'papers/*.ipynb'}  # tutorials, experiments
-        files = sorted(NBS.glob(folders.get(floor, f'{floor}_*/*/*.ipynb')))
-        cell['source'] = '\n'.join([heading, '', *map(entry, files)]).splitlines(keepends=True)
+        heading = ''.join(cell['source']).split('\n')[0]
+        for start, lines in lists.items():
+            if heading.startswith(start): cell['source'] = '\n'.join([heading, '', *lines()]).splitlines(keepends=True)
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + '\n'
 
 
 START = NBS / 'START.ipynb'
+OPENINGS = sorted(NBS.glob('[0-9]_*/*/00_*.ipynb'), key=lambda path: path.parts[-3:])
 
 
-def test_the_first_page_lists_every_notebook():
-    page = START.read_text(encoding='utf-8')
-    absent = [path.name for path in NOTEBOOKS if path != START and f']({path.relative_to(NBS)}): ' not in page]
-    assert absent == []
-    assert page == with_lists(json.loads(page)), 'to renew the lists of nbs/START.ipynb: python tests/test_notebooks.py'
+def test_every_package_opens_with_a_notebook():
+    assert [path.parent for path in OPENINGS] == sorted(path for path in NBS.glob('[0-9]_*/*') if path.is_dir())
 
 
-if __name__ == '__main__': START.write_text(with_lists(json.loads(START.read_text(encoding='utf-8'))), encoding='utf-8')
+@pytest.mark.parametrize('path', [START, *OPENINGS], ids=lambda p: p.stem)
+def test_the_first_page_and_the_openings_list_every_notebook(path):
+    page = path.read_text(encoding='utf-8')
+    assert page == with_lists(path), 'to renew the lists of notebooks: python tests/test_notebooks.py'
+
+
+def test_every_paper_has_sections():
+    assert {key for path in OPENINGS for _, text, _ in cells(path, 'markdown') for _, key, _, _ in
+            SECTION.findall(text)} >= {'paranmt', 'paranmt-arxiv', 'backtranslation', 'opusparcus'}
+
+
+if __name__ == '__main__':
+    for path in [START, *OPENINGS]: path.write_text(with_lists(path), encoding='utf-8')
