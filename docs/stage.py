@@ -202,7 +202,8 @@ def stage(folder, plain=False):
              if (folder / f.relative_to(ROOT)).exists()]
     tutorials = [f'nbs/tutorials/{f.stem}' for f in sorted((ROOT / 'nbs/tutorials').glob('*.ipynb'))]
     guide = [page for page in GUIDE if any((folder / f'{page}{end}').exists() for end in ('.md', '.ipynb'))]
-    floors = ['The pipeline and its packages <nbs/START>', *(f'nbs/floor{n}' for n in range(len(FLOORS))), 'nbs/papers/index']
+    numbers = [f'nbs/floor{n}' for n in range(len(FLOORS))]
+    floors = ['The pipeline and its packages <nbs/START>', *numbers, 'nbs/papers/index']
     lists = [('Tutorials', tutorials), ('Guide', guide), ('Notebooks', floors), ('Reference', ['api/index', *cards]),
              ('Contribute', CONTRIBUTE)]
     text = (ROOT / 'README.md').read_text(encoding='utf-8')

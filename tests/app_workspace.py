@@ -20,7 +20,7 @@ from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.evaluation.results import record_results
 from paranmt_lab.evaluation.tasks import BASELINES, evaluate
 from paranmt_lab.filters.scoring import score
-from paranmt_lab.generation.seq2seq import GeneratorConfig
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import ship_generator, train_generator
 from paranmt_lab.ground.settings import Settings, settings
 from paranmt_lab.jobs.provenance import provenance

@@ -20,7 +20,7 @@ from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
 from paranmt_lab.annotation.store import EventLog
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK = '6_showing/charts/04_scores.ipynb'
+NOTEBOOK = '6_showing/charts/02_scores.ipynb'
 SHOTS = Path(__file__).parent / 'screenshots'
 CHROMIUM = shutil.which('chromium')
 pytestmark = [pytest.mark.browser,
@@ -189,7 +189,7 @@ CELLS = '() => jupyterapp.shell.currentWidget.content.model.cells.length'
 
 
 def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
-    page.goto(f'{lab}/lab/tree/6_showing/components/03_widgets.ipynb?reset')
+    page.goto(f'{lab}/lab/tree/6_showing/components/03_rating.ipynb?reset')
     page.wait_for_selector('.jp-NotebookPanel .jp-Cell', timeout=120_000)
     wait_for(lambda: page.evaluate(STATE)['kernel'] == 'idle', 'the kernel is ready')
     page.evaluate(RATE, "from paranmt_lab.components.rating import rate\nrate('lab', 'ada')")

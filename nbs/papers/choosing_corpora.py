@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from paranmt_lab.bitext.importing import import_bitext
-from paranmt_lab.classifier.lists import ClassifierConfig
+from paranmt_lab.classifier.config import ClassifierConfig
 from paranmt_lab.classifier.training import ship_classifier, train_classifier
 from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.corpora.derive import derive, sample_corpus
@@ -34,7 +34,7 @@ from paranmt_lab.ground.fields import build
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
-from paranmt_lab.translate.data import NmtConfig
+from paranmt_lab.translate.config import NmtConfig
 from paranmt_lab.translate.driver import translate_corpus
 from paranmt_lab.translate.training import ship, train_nmt
 

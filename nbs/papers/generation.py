@@ -27,7 +27,7 @@ from paranmt_lab.evaluation.gleu import gleu
 from paranmt_lab.filters.language_model import perplexity
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.measures import ngram_overlap
-from paranmt_lab.generation.seq2seq import GeneratorConfig
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import read_json, settings, write_json

@@ -26,8 +26,8 @@ from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, be
 from paranmt_lab.corpora.corpus import Corpus, segment_of
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.lm_training import train_lm
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import open_generator
-from paranmt_lab.generation.seq2seq import GeneratorConfig
 from paranmt_lab.generation.syntax import corpus_trees, count_templates
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.ground.models import open_model

@@ -31,7 +31,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from paranmt_lab.annotation.table3 import wilson
-from paranmt_lab.classifier.lists import L2_GRID, ClassifierConfig, random_translations, read_lists
+from paranmt_lab.classifier.config import L2_GRID, ClassifierConfig
+from paranmt_lab.classifier.lists import random_translations, read_lists
 from paranmt_lab.classifier.training import accuracies, train_classifier
 from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.engines.protocol import Decoding

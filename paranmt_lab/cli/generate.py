@@ -13,7 +13,7 @@ import typer
 
 from .terminal import command, command_group, open_corpus, show_note, show_table, values_of
 from ..engines.protocol import Decoding, Templated
-from ..generation.seq2seq import GeneratorConfig
+from ..generation.config import GeneratorConfig
 from ..ground.models import open_model
 from ..ground.settings import settings
 from ..ground.wording import amount

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from ..classifier.lists import ClassifierConfig
+from ..classifier.config import ClassifierConfig
 from .terminal import command, command_group, open_corpus, show_note, show_table, span, values_of
 from ..filters.table import MEASURES, model_kind
 from ..ground.fields import build

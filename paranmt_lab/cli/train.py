@@ -22,7 +22,7 @@ from paranmt_lab.cli.terminal import (
 from ..ground.settings import settings
 from ..jobs.provenance import typed_command
 from ..training.config import TrainConfig, train_config
-from ..translate.data import NmtConfig
+from ..translate.config import NmtConfig
 
 # %% ../../nbs/7_command/cli/07_train.ipynb #8a606e06
 PANELS = { # panels of the help for a translation model; other fields are listed under "Options"

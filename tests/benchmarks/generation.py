@@ -29,8 +29,8 @@ import ctranslate2
 from paranmt_lab.engines.ct2 import CTranslate2Engine, convert
 from paranmt_lab.engines.marian import MarianEngine
 from paranmt_lab.engines.protocol import Decoding
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
-from paranmt_lab.generation.seq2seq import GeneratorConfig
 from paranmt_lab.generation.training import LstmLearner
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from paranmt_lab.translate.data import NmtConfig
+from paranmt_lab.translate.config import NmtConfig
 from paranmt_lab.translate.training import Seq2SeqLearner, half_precision, translation_loss
 
 STEPS = {f'{name}, {"bfloat16" if bf16 else "float32"}': (how, bf16)

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from command import paranmt
-from paranmt_lab.classifier.lists import ClassifierConfig, divided_pairs, read_lists
+from paranmt_lab.classifier.config import ClassifierConfig
+from paranmt_lab.classifier.lists import divided_pairs, read_lists
 from paranmt_lab.classifier.training import ClassifierLearner, accuracies, new_classifier, train_classifier
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.filters.scoring import score

@@ -198,7 +198,8 @@ def test_a_converted_model_keeps_its_language(lab, tmp_path):
 def test_a_training_takes_its_language_from_the_bitext():
     import pandas as pd
 
-    from paranmt_lab.translate.data import NmtConfig, with_language
+    from paranmt_lab.translate.config import NmtConfig
+    from paranmt_lab.translate.data import with_language
     pairs = pd.DataFrame(dict(source_lang=['de', 'de-AT', None]))
     assert with_language(NmtConfig('x', source_lang='deu'), pairs).source_lang == 'deu'
     assert with_language(NmtConfig('x'), pairs[:1]).source_lang == 'de'

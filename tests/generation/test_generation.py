@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.engines.protocol import Decoding
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
 from paranmt_lab.generation.search import beam_search, beam_slow, draw_samples, exhaustive, repetitions
-from paranmt_lab.generation.seq2seq import AttentiveLstm, GeneratorConfig
+from paranmt_lab.generation.seq2seq import AttentiveLstm
 from paranmt_lab.generation.syntax import (
     ParsePieces,
     SyntaxLstm,
@@ -42,7 +43,7 @@ import json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import pandas as pd
-from paranmt_lab.generation.seq2seq import GeneratorConfig
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import LstmLearner, train_generator
 from paranmt_lab.ground.settings import settings
 step = LstmLearner.step

@@ -13,7 +13,7 @@ from paranmt_lab.cli.generate import generate_app
 from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.generation import syntax_engine
-from paranmt_lab.generation.seq2seq import GeneratorConfig
+from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.syntax import ParsePieces, SyntaxLstm, best_parse, corpus_trees, count_templates
 from paranmt_lab.generation.syntax_engine import SyntaxEngine
 from paranmt_lab.generation.syntax_training import SyntaxLearner

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from paranmt_lab.ground.settings import settings, write_json
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.translate.data import NmtConfig
+from paranmt_lab.translate.config import NmtConfig
 
 TINY = NmtConfig('tiny', pieces=400, dim=32, feed_forward=64, heads=2, encoder_layers=1,
                  decoder_layers=1, steps=40, warmup=20, batch_tokens=800, short_first=20, learning_rate=3e-3,
@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 import pandas as pd
 from paranmt_lab.ground.settings import settings
-from paranmt_lab.translate.data import NmtConfig
+from paranmt_lab.translate.config import NmtConfig
 from paranmt_lab.translate.training import train_nmt
 s = replace(settings(), workspace=Path(sys.argv[1]), device='cpu')
 pairs = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\\t', quoting=3).head(300).assign(corpus='talk')
