@@ -47,6 +47,7 @@ def test_the_wheel_has_what_ships_and_nothing_else(wheel):
     assert {name.split('/')[0] for name in names} == {'paranmt_lab', names[-1].split('/')[0]}
     assert not [name for name in names if re.search(r'test|nbs/|\.ipynb', name)]
     assert 'paranmt_lab/py.typed' in names
+    assert not [name for name in names if re.search('harness|simulation|gleu', name)]  # of notebooks and tests alone
 
 
 def test_the_demonstration_and_the_app_run_from_the_wheel(installed, tmp_path):

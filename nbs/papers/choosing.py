@@ -4,13 +4,9 @@
         # the groups of trainings, and how many of each are done
     python nbs/papers/choosing.py run GROUP ...
         # trainings of some groups (all if none is named); figures go to nbs/papers/choosing.json
-    python nbs/papers/choosing.py table KEY ...
-        # backtranslation.4 to .7, .12, .13, paranmt.4 or .5: ours, the paper's, and the difference
-    python nbs/papers/choosing.py keep
-        # the figures of these tables go to where `paranmt table KEY` finds them
 
 nbs/papers/choosing_corpora.py makes the corpora, choosing_tables.py the tables. PARANMT_RESOURCES names the folder that
-holds `train/` and `eval`. Every step goes on where it was stopped; a training that is in the file is not done again.
+holds `train/` and `eval`. Every step resumes; a training that is in the file is not done again.
 The trainings' folders are deleted once their figures are kept, since each holds an encoder."""
 import json
 import shlex
@@ -18,7 +14,6 @@ import shutil
 import sys
 import time
 from dataclasses import replace
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -31,7 +26,6 @@ from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import atomic, settings
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.selection import Range, Selection, select
-from paranmt_lab.training import origin
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
@@ -263,10 +257,5 @@ if __name__ == '__main__':
     what, *words = sys.argv[1:] or ['']
     if unknown := [w for w in words if what == 'run' and w not in GROUPS]: sys.exit(f'no group {unknown}; see `groups`')
     if what == 'groups': report()
-    elif what == 'run':
-        origin.read_vectors = lru_cache(origin.read_vectors)  # one file for hundreds of trainings
-        run(words or list(GROUPS), settings())
-    elif what in ('table', 'keep'):
-        import choosing_tables
-        choosing_tables.main(what, words)
+    elif what == 'run': run(words or list(GROUPS), settings())
     else: sys.exit(__doc__)

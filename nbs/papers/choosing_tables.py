@@ -1,4 +1,9 @@
-"""The papers' tables out of the trainings in nbs/papers/choosing.json: ours, the paper's, and the difference."""
+"""The papers' tables out of the trainings in nbs/papers/choosing.json: ours, the paper's, and the difference.
+
+    python nbs/papers/choosing_tables.py table KEY ...
+        # backtranslation.4 to .7, .12, .13, paranmt.4 or .5: ours, the paper's, and the difference
+    python nbs/papers/choosing_tables.py keep
+        # the figures of these tables go to where `paranmt table KEY` finds them"""
 import sys
 import tempfile
 from pathlib import Path
@@ -222,3 +227,9 @@ def main(what, keys):
         else:
             (MEASUREMENTS / f'{key}.csv').unlink(missing_ok=True)
             keep_table(key)
+
+
+if __name__ == '__main__':
+    what, *words = sys.argv[1:] or ['']
+    if what not in ('table', 'keep'): sys.exit(__doc__)
+    main(what, words)

@@ -14,7 +14,6 @@ import shutil
 import sys
 import time
 import zlib
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -37,7 +36,6 @@ from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
-from paranmt_lab.training import origin
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
@@ -282,7 +280,7 @@ def trained_figures(config, pairs, seed, s):
 
 def augmentation(s):
     "generation.json, `augmentation`; a training that was done by the same models is not done again."
-    start, origin.read_vectors = time.process_time(), lru_cache(origin.read_vectors)
+    start = time.process_time()
     path = s.workspace / 'uses/augmentation.json'
     rows = read_json(path)['rows'] if path.exists() else []
     identity = zlib.crc32(repr(sorted(open_generator('generator:canonicaliser', s).identity['files'].items())).encode())

@@ -6,7 +6,7 @@
 __all__ = ['Origin']
 
 # %% ../../nbs/5_learning/training/05_origin.ipynb #72beee65
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,11 @@ from ..tokens.text import Vocabulary, read_vectors
 from .config import TrainConfig
 
 # %% ../../nbs/5_learning/training/05_origin.ipynb #0ed0e6c6
+@lru_cache(maxsize=1)
+def _file_of_vectors(path, modified):
+    "Word vectors of a file, read once for the trainings of a sweep."
+    return read_vectors(path)
+
 class Origin:
     "Corpus, initial encoder or word vectors, judge and teacher of a training run."
     def __init__(
@@ -71,7 +76,8 @@ class Origin:
     @cached_property
     def vectors(self) -> tuple[list[str], np.ndarray] | None: # Words, and float32 [n, d]; None without a file
         "The word vectors that the run starts from."
-        return read_vectors(self.vectors_file) if self.vectors_file else None
+        file = self.vectors_file
+        return _file_of_vectors(file, file.stat().st_mtime_ns) if file else None
 
 # %% ../../nbs/5_learning/training/05_origin.ipynb #066fed39
 @patch

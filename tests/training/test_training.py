@@ -172,14 +172,18 @@ def test_the_development_set_is_a_field(workspace, tmp_path):
 
 
 def test_word_vectors_are_read_once(workspace, tmp_path, monkeypatch):
-    """The arrays, the coverage and the first embeddings need them."""
+    """The arrays, the coverage and the first embeddings need them, and so does the next training of a sweep."""
     (tmp_path / 'vectors.txt').write_text('the 1 2\nzebra 3 4\n')
     times = []
     read = origin.read_vectors
     monkeypatch.setattr(origin, 'read_vectors', lambda *args: times.append(args) or read(*args))
     config = alter(BASE, name='once', model='WORD', epochs=1, vectors=str(tmp_path / 'vectors.txt'))
     train(config, workspace, show=False)
+    train(alter(config, name='again', seed=2), workspace, show=False)
     assert len(times) == 1
+    (tmp_path / 'vectors.txt').write_text('the 1 2\nzebra 5 6\n')
+    train(alter(config, name='changed'), workspace, show=False)
+    assert len(times) == 2
 
 
 def test_interrupt_stops_at_a_mega_batch_and_leaves_a_checkpoint(workspace, tmp_path):
