@@ -189,10 +189,10 @@ CELLS = '() => jupyterapp.shell.currentWidget.content.model.cells.length'
 
 
 def test_pairs_are_rated_by_key_in_a_cell(page, lab, log):
-    page.goto(f'{lab}/lab/tree/6_showing/components/03_rating.ipynb?reset')
+    page.goto(f'{lab}/lab/tree/6_showing/components/04_widgets.ipynb?reset')
     page.wait_for_selector('.jp-NotebookPanel .jp-Cell', timeout=120_000)
     wait_for(lambda: page.evaluate(STATE)['kernel'] == 'idle', 'the kernel is ready')
-    page.evaluate(RATE, "from paranmt_lab.components.rating import rate\nrate('lab', 'ada')")
+    page.evaluate(RATE, "from paranmt_lab.components.widgets import rate\nrate('lab', 'ada')")
     card, translation = page.locator('.paranmt-rating'), page.locator('.paranmt-rating [data-side=translation]')
     card.get_by_role('button', name='I have read the guidelines').click(timeout=120_000)
     translation.wait_for()

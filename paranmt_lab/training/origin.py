@@ -27,7 +27,7 @@ from .config import TrainConfig
 
 # %% ../../nbs/5_learning/training/05_origin.ipynb #0ed0e6c6
 @lru_cache(maxsize=1)
-def _file_of_vectors(path, modified):
+def _file_of_vectors(path, date):
     "Word vectors of a file, read once for the trainings of a sweep."
     return read_vectors(path)
 
