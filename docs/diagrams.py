@@ -81,7 +81,8 @@ def digest(source): return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 def diagrams():
     "Name of the picture and source of each diagram of a notebook."
-    for path in sorted((ROOT / 'nbs').glob('**/[!.]*.ipynb')):
+    paths = (path for path in sorted((ROOT / 'nbs').rglob('*.ipynb')) if '.ipynb_checkpoints' not in path.parts)
+    for path in paths:
         cells = json.loads(path.read_text(encoding='utf-8'))['cells']
         text = '\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
         for number, source in enumerate(FENCE.findall(text)):

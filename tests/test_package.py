@@ -51,3 +51,15 @@ def test_the_example_in_readme_runs(tmp_path):
     example = re.search(r'```python\n(.*?)```', (ROOT / 'docs/python.md').read_text(encoding='utf-8'), re.S)[1]
     said = python(example, PARANMT_WORKSPACE=str(tmp_path), PARANMT_WORKERS='1')
     assert re.search(r'\d\.\d', said.splitlines()[-1])
+
+
+def test_the_core_needs_no_package_of_an_extra():
+    "Training, scoring and measuring work with `pip install paranmt-lab` alone."
+    extras = 'altair anywidget ctranslate2 faiss kenlm nltk sentencepiece sklearn streamlit transformers umap wordfreq'
+    modules = ('training.loop', 'filters.scoring', 'evaluation.tasks', 'encoders.export', 'engines.protocol',
+               'annotation.exports', 'calibration.model', 'exchange.files', 'components.rating', 'cli.main')
+    python(f'''
+import sys
+from importlib import import_module
+sys.modules |= dict.fromkeys({extras.split()})  # an import of them is an error
+for module in {modules}: import_module('paranmt_lab.' + module)''')

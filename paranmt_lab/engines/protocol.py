@@ -18,7 +18,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import sentencepiece as spm
 from fastcore.basics import patch
 
 from ..ground.settings import read_json
@@ -221,7 +220,9 @@ class Pieces:
         folder:Path,     # Folder with `source.spm`, and `target.spm` where that is another
         longest:int=256, # Most pieces of a source that the model is given, the end of the sentence included
     ):
-        self.longest, target = longest, Path(folder) / 'target.spm'
+        import sentencepiece as spm
+        self.longest = longest
+        target = Path(folder) / 'target.spm'
         self.source = spm.SentencePieceProcessor(model_file=str(Path(folder) / 'source.spm'))
         self.target = spm.SentencePieceProcessor(model_file=str(target)) if target.exists() else self.source
         self.traits = lru_cache(100_000)(lambda piece: _traits(self.source, piece))
