@@ -7687,6 +7687,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                           'paranmt_lab/translate/config.py'),
                                               'paranmt_lab.translate.config.NmtConfig.__post_init__': ( '2_pairs/translate/config.html#nmtconfig.__post_init__',
                                                                                                         'paranmt_lab/translate/config.py'),
+                                              'paranmt_lab.translate.config.NmtConfig.more_columns': ( '2_pairs/translate/config.html#nmtconfig.more_columns',
+                                                                                                       'paranmt_lab/translate/config.py'),
                                               'paranmt_lab.translate.config._check': ( '2_pairs/translate/config.html#_check',
                                                                                        'paranmt_lab/translate/config.py'),
                                               'paranmt_lab.translate.config._check_columns': ( '2_pairs/translate/config.html#_check_columns',

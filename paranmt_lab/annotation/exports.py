@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -352,7 +353,8 @@ def _gold(row, where):
     "A gold item of a row."
     if absent := [name for name in GOLD if row.get(name) in (None, '')]:
         raise ValueError(f"{where}: no {absent[0]}; every item to learn on needs {', '.join(GOLD[:-1])} and {GOLD[-1]}")
-    cells = {name: _number(row[name], name, where) if name in SCALES else str(row[name]) for name in GOLD}
+    cells: dict[str, Any] = {name: _number(row[name], name, where) if name in SCALES else str(row[name])
+                             for name in GOLD}
     return Gold(**cells, source=row.get('source') or '')
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #b1ee37d0

@@ -6,7 +6,6 @@
 __all__ = ['FITS', 'strength_curve', 'allocate', 'next_pairs', 'family', 'follow_up']
 
 # %% ../../nbs/3_judging/annotation/13_next_pairs.ipynb #23e2570b
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -153,8 +152,8 @@ def next_pairs(
 # %% ../../nbs/3_judging/annotation/13_next_pairs.ipynb #0c7e7eb5
 def _parts(name):
     "`talk+3` is the third of `talk`; `talk` is the first."
-    base, number = re.fullmatch(r'(.+?)(?:\+(\d+))?', name).groups()
-    return base, int(number or 1)
+    base, _, number = name.rpartition('+')
+    return (base, int(number)) if base and number.isdecimal() else (name, 1)
 
 # %% ../../nbs/3_judging/annotation/13_next_pairs.ipynb #44ae1055
 def family(

@@ -238,7 +238,7 @@ _BATCH = pa.schema([(name, pa.string()) for name in _COLUMNS] + [('segment', pa.
 
 def _batch(records):
     "An Arrow batch of records."
-    values = dict(zip(Record._fields, zip(*records)))
+    values = {field: list(column) for field, column in zip(Record._fields, zip(*records))}
     values['segment'] = [s if s is None else segment_of(c, s) for c, s in zip(values['corpus'], values['segment'])]
     return pa.record_batch({name: values[name] for name in _BATCH.names}, schema=_BATCH)
 

@@ -288,8 +288,11 @@ def _write_values(corpus, measure, path):
             at, n = at + len(own), n + len(numbers)
             total, squares = total + numbers.sum(), squares + np.square(numbers).sum()
         values.flush()
-    mean = total / n if n else None
-    return dict(pairs=at, no_value=at - n, mean=mean, sd=max(squares / n - mean ** 2, 0) ** .5 if n else None)
+    mean = sd = None
+    if n:
+        mean = total / n
+        sd = max(squares / n - mean ** 2, 0) ** .5
+    return dict(pairs=at, no_value=at - n, mean=mean, sd=sd)
 
 def build_order(
     corpus:Corpus, # A corpus

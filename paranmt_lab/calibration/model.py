@@ -9,6 +9,7 @@ __all__ = ['FORMAT', 'VERSION', 'Calibration', 'save_calibration', 'calibration_
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,8 @@ def _checked(content, path):
     return targets
 
 _BOUND = (int, float, type(None))  # an error of calibration has no interval
-_FIGURE = dict(target=str, system=str, metric=str, value=(int, float), low=_BOUND, high=_BOUND, n=int, groups=int)
+_FIGURE: dict[str, Any] = dict(target=str, system=str, metric=str, value=(int, float), low=_BOUND, high=_BOUND,
+                               n=int, groups=int)
 
 def _checked_figures(figures, path):
     "Rows of figures, or an error that names the wrong row."

@@ -121,8 +121,8 @@ def two_lines(
 def _lines(graph, at):
     "Points of the lines: along each name or passage, and bent from one column to the next."
     columns = {key: column for key, (column, _) in at.items()}
-    links = {link for source, target in graph.links for link in pairwise(route(source, target, columns))}
-    links = sorted(links, key=str)
+    every = {link for source, target in graph.links for link in pairwise(route(source, target, columns))}
+    links = sorted(every, key=str)
     rows = []
     for source in dict.fromkeys(source for source, _ in links):
         column, row = at[source]

@@ -263,7 +263,7 @@ def _begin(config, s):
     except Exception:
         if new: shutil.rmtree(folder, ignore_errors=True)
         raise
-    return run, ClassifierLearner(config, lists, model, run)
+    return run, ClassifierLearner(config, lists, model, run)  # type: ignore[abstract]  # @patch adds the methods
 
 # %% ../../nbs/3_judging/classifier/04_training.ipynb #720f6748
 def _pairs(folder, corpus, config):

@@ -298,8 +298,8 @@ def _decide_each(log, campaign, by, table, how, remarks):
                   'and wait for another rater.', 'yellow')
     for row in table[~table['item'].isin(own)].itertuples():
         _show_pair(row, how == 'discussion')
-        marks = [_ask(scale) for scale in SCALES]
-        if any(marks): adjudicate(log, campaign, by, int(row.item), *marks, how, **remarks)
+        strength, fluency = (_ask(scale) for scale in SCALES)
+        if strength or fluency: adjudicate(log, campaign, by, int(row.item), strength, fluency, how, **remarks)
 
 # %% ../../nbs/7_command/cli/06_annotate.ipynb #6544fc14
 @command(annotate_app, 'adjudicate', example='paranmt annotate adjudicate first --by ada')

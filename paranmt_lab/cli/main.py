@@ -16,7 +16,7 @@ import tempfile
 import traceback
 import warnings
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.resources import files
 from typing import Annotated
 
 import typer
@@ -39,15 +39,15 @@ MODULES = 'bitext judge statistics annotate train generate measure compare fetch
 
 def _commands_of(module):
     "Words of each command of a module, its function, and the first sentence of its help."
-    name = f'paranmt_lab.cli.{module}'
-    for function in ast.parse(find_spec(name).loader.get_source(name)).body:
-        for call in getattr(function, 'decorator_list', []):
+    for function in ast.parse(files('paranmt_lab.cli').joinpath(f'{module}.py').read_text(encoding='utf-8')).body:
+        if not isinstance(function, ast.FunctionDef): continue
+        for call in function.decorator_list:
             if ast.unparse(call.func) != 'command': continue
             group, last_word = call.args[0].id, call.args[1].value
             [example] = [option.value.value for option in call.keywords if option.arg == 'example']
             words = example.split()[1:]
             words = words[:words.index(last_word) + 1]
-            first_sentence = re.split(r'\.\s', ast.get_docstring(function))[0].removesuffix('.') + '.'
+            first_sentence = re.split(r'\.\s', ast.get_docstring(function) or '')[0].removesuffix('.') + '.'
             yield ' '.join(words), (f'{module}.{group}', first_sentence)
 
 COMMANDS = {words: facts for module in MODULES for words, facts in _commands_of(module)}

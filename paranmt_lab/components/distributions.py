@@ -298,8 +298,8 @@ def show_distributions(
 def _cells(folder, state, x, y, pairs):
     "Cells of a density, and the bins of both axes."
     corpus = open_corpus(folder)
-    bins = [common_bins([axis_ends(corpus, measure)]) for measure in (x, y)]
-    return density(corpus, x, y, *bins, pairs), bins
+    x_bins, y_bins = (common_bins([axis_ends(corpus, measure)]) for measure in (x, y))
+    return density(corpus, x, y, x_bins, y_bins, pairs), [x_bins, y_bins]
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #ee70b152
 def _box_made(measures, bins):

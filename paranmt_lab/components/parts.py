@@ -190,7 +190,7 @@ def _first(key, default, read, write):
     return default
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #3f16c09c
-_visits = ContextVar('visits', default=None) # The visit that is going on: one run of a page or of a fragment
+_visits: ContextVar[dict | None] = ContextVar('visits', default=None)  # One run of a page or of a fragment
 
 def in_address(
     key:str,          # Name in the address and in `st.session_state`
@@ -587,8 +587,8 @@ def columns_of(
 ) -> dict:              # For `st.dataframe(column_config=...)`
     "How each column of a table of pairs is shown."
     def _column(c):
-        head = pair_heading(c)
-        head = None if head == c else head
+        head: str | None = pair_heading(c)
+        if head == c: head = None
         if not pd.api.types.is_numeric_dtype(frame[c]):
             return st.column_config.TextColumn(head, width=340 if c in WIDE else 'small', help=ABOUT.get(c))
         form = _form(frame[c])

@@ -159,7 +159,7 @@ def open(cls:Corpus,
 _SHARD_NAME = re.compile(r'part-(\d{5,9})\.parquet')
 
 def _part(shard): return f'part-{shard:05d}.parquet'
-def _number(name): return int(_SHARD_NAME.fullmatch(name)[1])
+def _number(name): return int(Path(name).stem.removeprefix('part-'))
 def _is_shard(name): return bool(_SHARD_NAME.fullmatch(name)) and _part(_number(name)) == name
 
 # %% ../../nbs/0_ground/corpora/01_corpus.ipynb #6509920b

@@ -15,7 +15,7 @@ from ..jobs.progress import describe_progress, read_progress
 
 # %% ../../nbs/0_ground/corpora/02_state.ipynb #330ef308
 def is_alive(
-    pid:int, # Number of a process
+    pid:int|None, # Number of a process; None: unknown
 ) -> bool:   # Whether there is one on this machine
     "Whether a process is there."
     if type(pid) is not int or not 0 < pid < 2**31: return False

@@ -281,7 +281,8 @@ class _Gru(torch.autograd.Function):
     def backward(ctx, # What was kept
         d_th,  # Gradient of each token's state
     ):
-        return *_gru_backward(d_th.contiguous(), *ctx.saved_tensors, *ctx.rest, ctx.kept), None, None, None
+        rest = [*ctx.saved_tensors, *ctx.rest, ctx.kept]
+        return *_gru_backward(d_th.contiguous(), *rest), None, None, None
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #3cc3599b
 def gru_states(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,7 +106,9 @@ def _blas():
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #3ffa5dd0
 class _OneThreadEach:
     "Inside, BLAS does not start threads of its own."
-    def __init__(self): self.lock, self.inside, self.limits = threading.Lock(), 0, None
+    def __init__(self):
+        self.lock, self.inside = threading.Lock(), 0
+        self.limits: Any = None  # of threadpoolctl, while a job is inside
     def __enter__(self):
         with self.lock:
             if not self.inside:
@@ -244,8 +247,8 @@ class ThreadChoice:
     def __init__(self):
         self.several = True  # the chosen way
         self.pace = Pace()   # of the chosen way
-        self.trial = None    # pace of the other way, while it is tried
-        self.check = None    # pace of the chosen way after the trial
+        self.trial: Pace | None = None  # pace of the other way, while it is tried
+        self.check: Pace | None = None  # pace of the chosen way after the trial
         self.usual = 0.0     # best pace of the chosen way since the last trial
         self.wait = 0.0      # seconds of work between the last trial and the next
         self.lock = threading.Lock()
@@ -275,14 +278,14 @@ def note(self:ThreadChoice,
         if self.trial.known: self.check = Pace()
     else:
         self.check.add(work, seconds)
-        if self.check.known: self._decide()
+        if self.check.known: self._decide(self.trial, self.check)
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #3bdeea53
 @patch
-def _decide(self:ThreadChoice):
+def _decide(self:ThreadChoice, trial, check):
     "Take the other way if it was faster than the chosen one before and after, and set the time of the next trial."
-    self.wait = self.trial.spent / BUDGET
-    faster = self.trial.rate > GAIN * max(self.pace.rate, self.check.rate)
+    self.wait = trial.spent / BUDGET
+    faster = trial.rate > GAIN * max(self.pace.rate, check.rate)
     if faster: self.several = not self.several
     self.pace, self.trial, self.check, self.usual = Pace(), None, None, 0.0
 

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -351,7 +352,7 @@ class PortableEncoder(nn.Module):
     ) -> dict[str, Tensor]:    # input_ids, offsets [features, n + 1] into them
         "Cut sentences and look their tokens up."
         def _rows_of(feature, text):
-            v = self.vocabularies[feature]
+            v: Any = self.vocabularies[feature]
             return v.rows(text if feature in PIECE_FEATURES else tokens_of(feature, text, v.split))
         rows = [_rows_of(feature, (prompt or '') + text) for feature in self.vocabularies for text in inputs]
         ends, n = torch.tensor([0, *map(len, rows)]).cumsum(0), len(inputs)

@@ -143,7 +143,7 @@ class _Projection(torch.autograd.Function):
     def backward(ctx, # What was kept
         d_ug,  # Gradient of the projection
     ):
-        return _project_back(d_ug.contiguous(), *ctx.saved_tensors, ctx.biased)
+        return _project_back(d_ug.contiguous(), *[*ctx.saved_tensors, ctx.biased])
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #b3aeeb1d
 def project(
@@ -496,8 +496,8 @@ class _Lstm(torch.autograd.Function):
     def backward(ctx, # What was kept
         *d_kxh,  # Gradient of the states or means of each direction
     ):
-        return *_lstm_backward([d_xh.contiguous() for d_xh in d_kxh],
-                               *ctx.saved_tensors, *ctx.rest, ctx.tapes), None, None, None, None
+        rest = [*ctx.saved_tensors, *ctx.rest, ctx.tapes]
+        return *_lstm_backward([d_xh.contiguous() for d_xh in d_kxh], *rest), None, None, None, None
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #a4b219c5
 def lstm_states(

@@ -379,7 +379,7 @@ def _read_config(folder):
     if config.get('version') != VERSION:
         raise EncoderError(f"{path}: version {config.get('version')}, this program reads version {VERSION}")
     try:
-        with torch.device('meta'): layer = make_layer(config.get('layer'))
+        with torch.device('meta'): layer = make_layer(config.get('layer') or {})
         unknown = [f for f in layer.features() if f not in READABLE]
     except (ValueError, TypeError, RuntimeError, OverflowError) as e: raise EncoderError(f'{path}: {e}') from None
     if unknown: raise EncoderError(f'{path}: unknown features {unknown}')

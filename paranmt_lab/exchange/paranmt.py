@@ -166,7 +166,8 @@ def _one_score(paths, contents, score):
 def _check_cosines(file, column, n=1000):
     "Refuse as paraphrase scores what are probably log-probabilities."
     if not takes_model(column, 'encoder'): return
-    values = [item[2] for item in islice(read_paranmt(file, column), n) if not isinstance(item, Fault)]
+    items = [item for item in islice(read_paranmt(file, column), n) if not isinstance(item, Fault)]
+    values = [score for *_, score in items if score is not None]
     if values and max(values) <= 0:
         raise ValueError(f'{file.path}: the first {len(values)} scores are all at most 0, as log-probabilities are, '
                          f'so they are no {column!r}; name the column they are with --score, such as translation_score')

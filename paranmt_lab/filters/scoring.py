@@ -161,7 +161,7 @@ def _named(text, origin):
     "Kind and model: a name says both, unless a folder or the model itself is given beside it."
     if origin == text: return served_kind(text), NamedModel(identity_of(text)['name'], full_name(text))
     kind, _, name = text.rpartition(':')
-    return kind or 'encoder', NamedModel(name, full_name(origin) if isinstance(origin, (str, Path)) else origin)
+    return kind or 'encoder', NamedModel(name, full_name(str(origin)) if isinstance(origin, (str, Path)) else origin)
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #ddf30168
 def _identity(model):
@@ -354,6 +354,8 @@ def _tasks(corpus, names):
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #0091dd5d
 def _opened(models, s): return {kind: _open(model, s) for kind, model in models.items()}
+
+_models: dict = {}  # of this process, by kind
 
 def _worker(models, s):
     "Begin a process: keep to one thread, open the models."

@@ -132,7 +132,8 @@ class _Beams:
 # %% ../../nbs/5_learning/generation/03_search.ipynb #4b299fd1
 def _advance(beams, log_probs_NV, d, eos):
     "One step of all groups; which row each new row continues."
-    a, g, w, v = *beams.sums_AGW.shape, log_probs_NV.shape[1]
+    a, g, w = beams.sums_AGW.shape
+    v = log_probs_NV.shape[1]
     totals_AGWV = beams.sums_AGW[..., None] + log_probs_NV.view(a, g, w, v)
     mask = repetitions(beams.pieces_AGWT.view(a * g * w, -1), d.no_repeat, v) if d.no_repeat else None
     ranked_AGWV = totals_AGWV if mask is None else totals_AGWV.masked_fill(mask.view(a, g, w, v), -torch.inf)

@@ -73,7 +73,8 @@ _BRACKETS = re.compile(r'\s*\(\s*([^\s()]+)\s*((?:\(\s*[^\s()]+\s*\)\s*)+)\)\s*'
 def _labels_of(template):
     "Labels of a template, the root first; empty if it has not the form of one."
     match = _TEMPLATE.fullmatch(template) or _BRACKETS.fullmatch(template)
-    below = re.findall(r'[^\s()]+', match[2]) if match else []
+    if not match: return []
+    below = re.findall(r'[^\s()]+', match[2])
     return [match[1], *below] if below else []
 
 def check_template(

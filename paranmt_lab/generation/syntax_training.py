@@ -42,8 +42,9 @@ def parsed(
     "Trees of the pairs that can be learned from."
     def trees(*sides):
         if not all(isinstance(text, str) for text in sides): return None
-        both = [read_tree(text) for text in sides]
-        return both if all(len(linearised(tree)) <= longest for tree in both) else None
+        both = [tree for text in sides if (tree := read_tree(text))]
+        is_short = all(len(linearised(tree)) <= longest for tree in both)
+        return both if is_short and len(both) == len(sides) else None
     return pd.Series([trees(*sides) for sides in zip(pairs.first_parse, pairs.second_parse)], pairs.index, object)
 
 # %% ../../nbs/5_learning/generation/09_syntax_training.ipynb #f3c96ca4

@@ -32,9 +32,10 @@ def _deaf():
 
 # %% ../../nbs/0_ground/jobs/04_workers.ipynb #6b76053a
 def _end_with_parent():
-    while threading.main_thread().is_alive():
-        parent_process().join(timeout=.2)
-        if not parent_process().is_alive(): os._exit(1)
+    parent = parent_process()
+    while parent and threading.main_thread().is_alive():
+        parent.join(timeout=.2)
+        if not parent.is_alive(): os._exit(1)
 
 # %% ../../nbs/0_ground/jobs/04_workers.ipynb #f08a0d28
 def _portable(error):
@@ -58,6 +59,8 @@ def error_of(
     except Exception as e: return _portable(e)
 
 # %% ../../nbs/0_ground/jobs/04_workers.ipynb #cfb4aeca
+_start_error: Exception | None = None  # of this process, if it is a worker
+
 def _begin(start, args):
     global _start_error
     signal.signal(signal.SIGINT, signal.SIG_IGN)

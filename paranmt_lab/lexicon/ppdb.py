@@ -39,9 +39,9 @@ def _entry(line, where):
     if len(parts) != 6: raise ValueError(f'{where}: {len(parts)} fields, expected {FIELDS}')
     first, second = parts[1].strip().lower(), parts[2].strip().lower()
     if ' ' in first or ' ' in second: return None
-    score = next((f.partition('=')[2] for f in parts[3].split() if f.startswith(SCORE + '=')), None)
+    score = next((f.partition('=')[2] for f in parts[3].split() if f.startswith(SCORE + '=')), '')
     try: return first, second, float(score)
-    except (TypeError, ValueError):
+    except ValueError:
         raise ValueError(f'{where}: {SCORE} is {score!r}, expected a number; PPDB 2.0 has it in every line') from None
 
 # %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #687fdf41

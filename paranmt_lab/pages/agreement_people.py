@@ -225,7 +225,7 @@ def _by_stratum(subject):
     in_address('coefficients', list(COEFFICIENT_CHOICES), some_of(list(COEFFICIENTS), 'coefficient'))
     names = tuple(st.multiselect('Coefficients', list(COEFFICIENTS), key='coefficients')) or COEFFICIENT_CHOICES
     table = soon(coefficients, *subject.key, names, what='Resampling the items for the intervals')
-    if table is None: table = coefficients(*subject.key, names, 0)
+    if table is None: table = coefficients(*subject.key, names=names, resamples=0)
     table = table[table.scale == subject.scale]
     if not len(table):
         st.info('There are no ratings yet.', icon=':material/hourglass:')
@@ -330,7 +330,7 @@ def _confusion(subject, names):
     "The matrix of two people's labels, or of everybody's."
     st.markdown('#### Confusion matrix')
     first = choose('First person', [EVERYBODY, *names], 'first', 'person')
-    two = ()
+    two: tuple = ()
     if first != EVERYBODY:
         others = [name for name in names if name != first]
         two = first, choose('Second person', others, 'second', 'person')

@@ -94,7 +94,8 @@ def of_same_bitext(
 @st.cache_data(max_entries=16, ttl=3600, show_spinner='Looking for the sentences')
 def _beside(folders, states, n, seed):
     "Best translations of two corpora."
-    return best_beside(*map(open_corpus, folders), n, seed)
+    first, second = map(open_corpus, folders)
+    return best_beside(first, second, n, seed)
 
 def _no_second(corpus, manifests):
     "Say that a corpus has none to be compared with, and how to make one."
@@ -206,7 +207,8 @@ def _points(pairs, columns, names):
     "A chart of one score."
     in_address('figure', next(iter(columns)), one_of(list(columns), 'score'))
     figure = st.segmented_control('Score', list(columns), key='figure', required=True)
-    draw(engines_scatter(pairs, *columns[figure], figure, names), 'engines_scatter')
+    first, second = columns[figure]
+    draw(engines_scatter(pairs, first, second, figure, names), 'engines_scatter')
 
 # %% ../../nbs/6_showing/pages/04_back_translation_two.ipynb #a149b317
 @page_part

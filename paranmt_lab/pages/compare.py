@@ -156,8 +156,8 @@ def _results(runs):
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #cb1e8b39
 def _tested(encoders, stamps, resources):
     "The paired test on the years of STS, in the background."
-    similarities = [load_encoder(e, stamp).similarity for e, stamp in zip(encoders, stamps)]
-    return compare_systems(*similarities, resources, YEARLY)
+    first, second = (load_encoder(e, stamp).similarity for e, stamp in zip(encoders, stamps))
+    return compare_systems(first, second, resources, YEARLY)
 
 @st.fragment
 @page_part

@@ -225,9 +225,12 @@ def _ids(folder, state, pairs):
 @page_part
 def _filters(corpus, state, measures, pairs, choices):
     "Everything below the choice of measures."
-    of = str(corpus.folder), tuple(measures), state
-    if (filters := crossfilter(*of)) is None: st.stop()
-    if pairs: filters, of = filters.within(_ids(str(corpus.folder), state, pairs)), (*of, pairs)
+    of: tuple = str(corpus.folder), tuple(measures), state
+    filters = crossfilter(*of)
+    if filters is None: return st.stop()
+    if pairs:
+        filters = filters.within(_ids(str(corpus.folder), state, pairs))
+        of = *of, pairs
     at_edges = {r.measure: range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r)) for r in choices}
     ranges = {measure: r for measure, r in at_edges.items() if r}
     if note := moved_ranges(filters, choices): st.info(escaped(note), icon=':material/tune:')

@@ -76,7 +76,9 @@ def _have_vectors(corpus, encoder, identity, column):
 def _found(folder, key, encoder, stamp, column, sentence, k):
     "Neighbours of a sentence; `key` stands for the vectors."
     corpus, model = open_corpus(folder), load_encoder(encoder, stamp)
-    return find_neighbours(open_vectors(corpus, model.identity, column), model, sentence, k)
+    vectors = open_vectors(corpus, model.identity, column)
+    assert vectors is not None  # the page opened them
+    return find_neighbours(vectors, model, sentence, k)
 
 @page_part
 def _answer(corpus, encoder, column, sentence, k):

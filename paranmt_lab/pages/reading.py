@@ -61,7 +61,8 @@ class Search:
         pairs:PairFilter=EVERY, # Pairs that the filter of the page keeps
         n:int=100,       # Pairs wanted; the search ends with them
     ):
-        self.ids, self.share, self.error, self.ended = [], 0., None, threading.Event()
+        self.ids, self.share, self.ended = [], 0., threading.Event()
+        self.error: Exception | None = None
         self.found = threading.Event()
         args = corpus, words, measure, low, high, pairs, n
         threading.Thread(target=self._run, args=args, daemon=True).start()

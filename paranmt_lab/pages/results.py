@@ -10,6 +10,7 @@ __all__ = ['WORST', 'ABSENT', 'HEADERS', 'BENCHMARK', 'VIEWS', 'HOW', 'graded_se
 # %% ../../nbs/6_showing/pages/17_results.ipynb #f163dd29
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -432,7 +433,8 @@ def page():
         st.warning(f'The results of {escaped(name)} cannot be read: {escaped(why)}', icon=':material/warning:')
     if not every: nothing_yet('Nothing has been evaluated in this workspace yet.', 'make demo')
     results = _chosen(every)
-    origins = {name: f"{to_minute(r.date.iloc[0])}, commit {r.commit.iloc[0]}" for name, r in results.items()}
+    origins: dict[str, Any] = {name: f'{to_minute(r.date.iloc[0])}, commit {r.commit.iloc[0]}'
+                               for name, r in results.items()}
     made_by('\n'.join(shlex.join(['paranmt', 'evaluate', name]) for name in results))
     st.caption(source_line(**origins))
     if not results: nothing_yet('Choose at least one system in the sidebar.', 'paranmt evaluate --help')

@@ -200,7 +200,7 @@ def _five_ranges(corpus, state, score, pairs):
 def _histogram(corpus, state, measure, pairs, low, high):
     "The histogram that can be dragged over."
     bins = _bins(str(corpus.folder), state, measure, pairs)
-    cuts = [cut for cut, _ in PAPER_RANGES[1:]] if takes_model(measure, 'encoder') else []
+    cuts = tuple(cut for cut, _ in PAPER_RANGES[1:]) if takes_model(measure, 'encoder') else ()
     chart = histogram(bins, label(measure), cuts, True, (low, high)).properties(height=280)
     draw(chart, key='histogram', on_select=lambda: _stroke_made(bins, measure))
     lost = {k: bins.attrs.get(k, 0) for k in ('below', 'above', 'no_value') if bins.attrs.get(k, 0)}

@@ -106,6 +106,8 @@ def _counts(corpus, name):
     return counts
 
 # %% ../../nbs/1_models/parsing/03_columns.ipynb #a34af7f4
+_parser: Parser | None = None  # of this process
+
 def _begin(parser, name):
     "Open the parser of a process."
     global _parser

@@ -432,8 +432,9 @@ def _numbers(vocabulary, tokens):
     table = table_of(vocabulary)
     numbers = table.find(tokens)
     if vocabulary.policy == 'reference' and len(unknown := np.flatnonzero(numbers == 0)):
-        rest = _without(tokens.points, tokens.begins[unknown], tokens.ends[unknown], punctuation())
-        numbers[unknown] = table.find(Tokens(*rest, hashes_of_spans(*rest), tokens.offsets))
+        points, begins, ends = _without(tokens.points, tokens.begins[unknown], tokens.ends[unknown], punctuation())
+        hashes = hashes_of_spans(points, begins, ends)
+        numbers[unknown] = table.find(Tokens(points, begins, ends, hashes, tokens.offsets))
     return numbers
 
 # %% ../../nbs/0_ground/tokens/02_lookup.ipynb #c5a7b1e7

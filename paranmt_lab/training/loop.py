@@ -258,7 +258,7 @@ def _begin(origin, ranks, show, stack):
             run = run or Run.create(runs, config.run.name, config)
             keep(run, 'selection.json', lambda: record)
             if (data := run_data(run, ids, origin, show)) is None: return run, None
-        learner = EncoderLearner(origin, *data, run=run)
+        learner = EncoderLearner(origin, *data, run=run)  # type: ignore[abstract]  # @patch adds the methods
     except Exception:
         if new and ranks.first: shutil.rmtree(folder, ignore_errors=True)
         raise

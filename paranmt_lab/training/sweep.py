@@ -156,8 +156,9 @@ def _test_results(run):
 
 def _score_name(metrics, figure):
     "A score in words, with the name of its set."
-    sets = metrics.development_set.dropna().astype(str) if 'development_set' in metrics else []
-    return f'Pearson on {sets.iloc[-1]}' if figure == 'development' and len(sets) else figure
+    if figure != 'development' or 'development_set' not in metrics: return figure
+    sets = metrics.development_set.dropna().tolist()
+    return f'Pearson on {sets[-1]}' if sets else figure
 
 # %% ../../nbs/5_learning/training/15_sweep.ipynb #6b4749df
 def run_row(

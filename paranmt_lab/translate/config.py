@@ -51,7 +51,11 @@ class NmtConfig:
     first: str = 'source'                          # Column that is read: `source`, or one of English sentences
     second: str = 'reference'                      # Column that is written, of English sentences
 
-    more_columns = ()                              # Further columns of the pairs that the training reads
+
+    @property
+    def more_columns(self) -> tuple[str, ...]: # Further columns of the pairs that the training reads
+        "Columns besides the two sides."
+        return ()
 
     def __post_init__(self): _check(self)
 

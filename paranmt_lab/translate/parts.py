@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import duckdb
 import pyarrow as pa
@@ -344,7 +344,8 @@ def write_parts(
         if future: future.result()
 
 # %% ../../nbs/2_pairs/translate/05_parts.ipynb #b8379178
-_engine = _reports = None
+_engine: Any = None   # of a worker
+_reports: Any = None  # queue of its progress
 
 def _start_worker(name, s, reports=None):
     "Open the engine, once a worker."
