@@ -30,7 +30,7 @@ SHOWN = {
     'rating_card.png': ('annotate', dict(campaign='ratings', annotator='ada'), '2v'),
 }
 # The other pictures of nbs/images and the programs that draw them.
-DRAWN = {'peers.svg': 'nbs/papers/peers.py'}
+DRAWN = {'peers.svg': 'nbs/papers/peers.py', 'packages.svg': 'docs/packages.py'}
 EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
          'negatives', 'embedding-map', 'neighbours', 'generate', 'results')
 
