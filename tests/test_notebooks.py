@@ -257,5 +257,32 @@ def test_every_paper_has_sections():
             SECTION.findall(text)} >= {'paranmt', 'paranmt-arxiv', 'backtranslation', 'opusparcus'}
 
 
+# Sections of the papers, by the keys of docs/notebooks.md.
+NUMBERS = {'paranmt': '1 2 3 3.1 3.2 4 5 5.1 5.2 5.3 5.4 5.5 5.6 6 7 8',
+           'paranmt-arxiv': '1 2 3 3.1 3.2 4 5 5.1 5.2 5.3 5.4 5.5 5.6 6 7 A.1 A.2 A.2.1',
+           'paranmt-preprint': '1 2 3 4 4.1 4.2 4.2.1 5 6 6.1 6.1.1 6.1.2 6.2 6.3 6.4 6.5 6.5.1 6.6 7 8',
+           'backtranslation': '1 2 3 4 4.1 4.2 5 5.1 5.2 5.3 5.4 5.5 5.6 5.6.1 5.7 5.8 6',
+           'opusparcus': '1 2 3 3.1 3.2 4 4.1 4.2 4.2.1 4.3 4.4 5'}
+CITED = re.compile(r'`(paranmt|paranmt-arxiv|paranmt-preprint|backtranslation|opusparcus)`,? '
+                   r'(?:\(?sections? )?((?:\d|A\.\d)(?:\.\d)*\b(?:(?:, | and | to )\d(?:\.\d)*\b)*)')
+
+
+def cited_sections(text):
+    "Key and section of each citation in a text."
+    return [(key, number) for key, numbers in CITED.findall(text) for number in re.split(r', | and | to ', numbers)]
+
+
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda p: f'{p.parent.name}/{p.stem}')
+def test_cited_sections_exist(path):
+    text = '\n'.join(text for kind in ('markdown', 'code') for _, text, _ in cells(path, kind))
+    assert [(key, n) for key, n in cited_sections(text) if n not in NUMBERS[key].split()] == []
+
+
+def test_a_section_that_does_not_exist_is_seen():
+    text = '`paranmt` section 4.3, (`backtranslation`, sections 5.5 to 5.9), `opusparcus` 4.1: words'
+    assert cited_sections(text) == [('paranmt', '4.3'), ('backtranslation', '5.5'), ('backtranslation', '5.9'),
+                                    ('opusparcus', '4.1')]
+
+
 if __name__ == '__main__':
     for path in [START, *OPENINGS]: path.write_text(with_lists(path), encoding='utf-8')
