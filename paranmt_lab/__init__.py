@@ -7,7 +7,7 @@ import importlib
 __version__ = "0.2.0"
 
 _HOMES = {
-    'Corpus': 'corpora.corpus', 'list_corpora': 'corpora.corpus',
+    'Corpus': 'corpora.query', 'list_corpora': 'corpora.layout',
     'import_bitext': 'bitext.importing',
     'open_model': 'ground.models', 'translate_corpus': 'translate.driver',
     'score': 'filters.scoring',

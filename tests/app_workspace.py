@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from paranmt_lab.bitext.importing import import_bitext
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.results import record_results
 from paranmt_lab.evaluation.tasks import BASELINES, evaluate
 from paranmt_lab.filters.scoring import score

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.selection import Selection, read_selection, select, selected_ids
 
@@ -36,7 +36,7 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def twin(whole, tmp_path):
     "A copy to damage, without the derived files."
-    shutil.copytree(whole.folder, tmp_path / 'whole', ignore=shutil.ignore_patterns('cache', 'index.duckdb'))
+    shutil.copytree(whole.folder, tmp_path / 'whole', ignore=shutil.ignore_patterns('cache'))
     return Corpus(tmp_path / 'whole')
 
 

@@ -25,7 +25,7 @@ from paranmt_lab.calibration.fitting import calibrate_corpus, compare_filters, u
 from paranmt_lab.calibration.model import save_calibration
 from paranmt_lab.calibration.ratings import TARGETS, THIRDS, Scales, labelled_pairs, read_ratings, with_measures
 from paranmt_lab.calibration.validation import auc_table, out_of_fold
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.settings import settings
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from choosing_corpora import FIRST, GLOVE, MINED, OTHERS, SAMPLE, SCORER, SOURCES, TRAINED, WMT
 from corpus_statistics import DOMAINS
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import atomic, settings

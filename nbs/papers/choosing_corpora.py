@@ -25,8 +25,10 @@ import pandas as pd
 from paranmt_lab.bitext.importing import import_bitext
 from paranmt_lab.classifier.config import ClassifierConfig
 from paranmt_lab.classifier.training import ship_classifier, train_classifier
-from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
 from paranmt_lab.corpora.derive import derive, sample_corpus
+from paranmt_lab.corpora.layout import list_corpora
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.scoring import score

@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
-from paranmt_lab.corpora.corpus import Corpus, segment_of
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.gleu import gleu
 from paranmt_lab.filters.language_model import perplexity

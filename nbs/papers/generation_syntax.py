@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 
 from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, best, judged, news, others
-from paranmt_lab.corpora.corpus import Corpus, segment_of
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.generation.config import GeneratorConfig

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from generation import FILE, SCORERS, written
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.transfer import (
     GRIDS,

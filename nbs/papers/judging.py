@@ -34,7 +34,9 @@ from paranmt_lab.annotation.table3 import wilson
 from paranmt_lab.classifier.config import L2_GRID, ClassifierConfig
 from paranmt_lab.classifier.lists import random_translations, read_lists
 from paranmt_lab.classifier.training import accuracies, train_classifier
-from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.corpora.layout import list_corpora
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.filters.probability import reference_probability

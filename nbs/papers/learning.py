@@ -26,7 +26,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpora.corpus import Corpus, list_corpora, segment_of
+from paranmt_lab.corpora.layout import list_corpora
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, concatenate
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.graded import read_graded

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.simlex import ALL_PAIRS, SEEN_PAIRS, SIMLEX, UNSEEN_0, read_simlex, spearman
 from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.filters.scoring import score

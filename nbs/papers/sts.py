@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
 from paranmt_lab.evaluation.graded_pairs import compare_systems
 from paranmt_lab.evaluation.sts import YEARLY

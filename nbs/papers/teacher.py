@@ -24,7 +24,7 @@ import torch
 from learning import FILES, pairs_of, write_corpus
 from peers import MEANS, data_sets, made, quality
 
-from paranmt_lab.corpora.corpus import list_corpora
+from paranmt_lab.corpora.layout import list_corpora
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
 from paranmt_lab.evaluation.tasks import development_score
 from paranmt_lab.ground.fields import flat

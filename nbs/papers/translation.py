@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding, Hypothesis
 from paranmt_lab.ground.models import find_model, open_model
 from paranmt_lab.ground.settings import settings

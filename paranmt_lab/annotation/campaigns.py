@@ -21,7 +21,8 @@ import pandas as pd
 import sqlalchemy as sa
 
 from .store import EventLog, note, run, storable
-from ..corpora.corpus import Corpus, between, quoted, shuffled, smallest
+from ..corpora.pairs import shuffled, smallest
+from ..corpora.query import Corpus, between, quoted
 from ..corpora.state import require_whole
 from ..ground.settings import Settings, asset, safe_name, same_name
 from ..selection import PAPER_RANGES, Selection, fold_bounds, fold_condition, selected_ids, steps

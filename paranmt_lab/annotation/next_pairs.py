@@ -14,7 +14,7 @@ import pandas as pd
 
 from .campaigns import LABELS, TEXTS, Campaign, keep_campaign
 from .store import EventLog
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 
 # %% ../../nbs/3_judging/annotation/13_next_pairs.ipynb #e44512d2
 def _isotonic(x, y, at, rising):

@@ -37,7 +37,9 @@ from paranmt_lab.bitext.columns import (
     sample_lines,
 )
 from .tmx import languages_of_tmx, read_tmx
-from ..corpora.corpus import PAIRS, REJECTS, Corpus, segment_of
+from ..corpora.layout import REJECTS
+from ..corpora.pairs import PAIRS, segment_of
+from ..corpora.query import Corpus
 from ..corpora.state import is_alive
 from ..ground.settings import Settings, atomic, checksum, safe_name
 from ..ground.wording import is_language, language_in_name, plain_language

@@ -4,23 +4,26 @@
 
 # %% auto #0
 __all__ = ['BINS', 'FAR', 'BLOCK', 'OUTSIDE', 'Axis', 'nice_edges', 'bin_codes', 'axis_of', 'axis_codes', 'domain_codes', 'Kept',
-           'Crossfilter', 'code_range', 'window_beside']
+           'code_range', 'Counts', 'Crossfilter', 'window_beside']
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #749cb202
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from fastcore.basics import patch
 from numba import njit
 
-from ..corpora.corpus import SHARD, Corpus, between, quoted, smallest
+from .orders import order_folder
+from .rows import RowIds
+from ..corpora.layout import remove_outdated
+from ..corpora.pairs import smallest
+from ..corpora.query import Corpus, between, quoted
 from ..filters.table import known_measure
-from ..ground.settings import atomic, read_object, safe_name, write_json
+from ..ground.settings import atomic, read_object, write_json
 from ..selection import Range
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #bea2c6bb
@@ -77,9 +80,7 @@ def axis_of(
     return Axis(measure, nice_edges(float(low), float(min(row.high, row.q3 + reach)), bool(row.whole)))
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #ae5a67b7
-_SHAPE = dict(state=str, edges=list)
-
-def _folder(corpus): return corpus.folder / 'cache' / 'crossfilter'
+_SHAPE = dict(edges=list)
 
 def _write_codes(corpus, axis, path):
     "Write the codes of all pairs, a batch at a time."
@@ -93,12 +94,11 @@ def _write_codes(corpus, axis, path):
         codes.flush()
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #abbc56c0
-def _kept_axis(path, measure, state):
-    "The axis of codes that were written before; None where there are none of this state."
+def _kept_axis(path, measure):
+    "The axis of codes that were written before; None where there are none."
     try: facts = read_object(path.with_suffix('.json'), _SHAPE)
     except (OSError, ValueError): return None
-    if facts['state'] != state or not path.is_file(): return None
-    return Axis(measure, np.array(facts['edges'], np.float32))
+    return Axis(measure, np.array(facts['edges'], np.float32)) if path.is_file() else None
 
 def axis_codes(
     corpus:Corpus, # Scored corpus
@@ -106,14 +106,13 @@ def axis_codes(
 ) -> tuple[Axis, np.ndarray]: # Its axis; uint8[pairs], memory-mapped
     "The codes of a measure, made where they are not there."
     measure = corpus.numeric(measure)
-    state = corpus.fingerprint([measure] if measure in corpus.measures() else [])
-    path = _folder(corpus) / f"{safe_name(measure, 'measure')}.npy"
-    axis = _kept_axis(path, measure, state)
+    path = order_folder(corpus, measure) / 'codes.npy'
+    axis = _kept_axis(path, measure)
     if axis is None:
         axis = axis_of(corpus, measure)
-        path.with_suffix('.json').unlink(missing_ok=True)
         _write_codes(corpus, axis, path)
-        write_json(path.with_suffix('.json'), dict(state=state, edges=[float(e) for e in axis.edges]))
+        write_json(path.with_suffix('.json'), dict(edges=[float(e) for e in axis.edges]))
+        remove_outdated(path.parent)
     return axis, np.load(path, mmap_mode='r')
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #1895cc45
@@ -121,18 +120,19 @@ def domain_codes(
     corpus:Corpus, # A corpus
 ) -> tuple[list[str], np.ndarray]: # Names of domains, '' for none; uint16[pairs], memory-mapped
     "The domain of each pair by its place in a list of names."
-    path, state = _folder(corpus) / 'domains.npy', corpus.fingerprint([])
-    try: facts = read_object(path.with_suffix('.json'), dict(state=str, names=list))
-    except (OSError, ValueError): facts = {}
-    if facts.get('state') != state or not path.is_file():
+    path = corpus.derived('domains') / 'codes.npy'
+    try: names = read_object(path.with_suffix('.json'), dict(names=list))['names']
+    except (OSError, ValueError): names = None
+    if names is None or not path.is_file():
         places = {}
         parts = [np.array([places.setdefault(name or '', len(places)) for name in batch['corpus'].to_pylist()],
                           np.uint16) for batch in corpus.batches(['corpus'])]
-        facts = dict(state=state, names=list(places))
+        names = list(places)
         with atomic(path) as part:
             with open(part, 'wb') as file: np.save(file, np.concatenate([np.empty(0, np.uint16), *parts]))
-        write_json(path.with_suffix('.json'), facts)
-    return facts['names'], np.load(path, mmap_mode='r')
+        write_json(path.with_suffix('.json'), dict(names=names))
+        remove_outdated(path.parent)
+    return names, np.load(path, mmap_mode='r')
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #b3e07830
 @njit(nogil=True, cache=True)
@@ -158,23 +158,6 @@ class Kept(NamedTuple):
     by_domain: np.ndarray           # int64[domains]: pairs that all ranges keep
     alone: dict[str, int]           # Measure of a range to the pairs that it removes alone
 
-class Crossfilter:
-    "The codes of some measures of a corpus."
-    def __init__(self,
-        corpus:Corpus,          # Scored corpus
-        measures:Sequence[str], # Measures, at most 31
-    ):
-        self.axes, self.codes = {}, {}
-        self.outside: np.ndarray|None = None # bool[pairs] of pairs that are not looked at
-        for measure in measures:
-            axis, codes = axis_codes(corpus, measure)
-            self.axes[axis.name], self.codes[axis.name] = axis, codes
-        self.domains, self.places = domain_codes(corpus)
-        self.starts = np.cumsum([0, *corpus.sizes.values()])
-        self.shards = np.array(list(corpus.sizes), np.int64)
-
-    def __len__(self): return int(self.starts[-1])
-
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #10f6d2ea
 def _edge_place(axis, value):
     "Number of the edge at a value."
@@ -194,86 +177,109 @@ def code_range(
     return low, high
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #fb37a80f
-@patch
-def _bits(self:Crossfilter, ranges, start):
-    "Bits of a block of pairs, and the bit of each measure that has a range."
-    end = min(start + BLOCK, len(self))
-    bits, of = np.zeros(end - start, np.uint32), {}
-    if self.outside is not None: bits[self.outside[start:end]] = OUTSIDE
-    for i, interval in enumerate(ranges):
-        low, high = code_range(self.axes[interval.measure], interval)
-        of[interval.measure] = np.uint32(1 << i)
-        _mark(self.codes[interval.measure][start:end], low, high, of[interval.measure], bits)
-    return bits, of
+class Counts:
+    "The codes of some measures of a corpus: counts of the pairs that ranges keep."
+    def __init__(self,
+        corpus:Corpus,          # Scored corpus
+        measures:Sequence[str], # Measures, at most 31
+    ):
+        self.axes, self.codes = {}, {}
+        self.outside: np.ndarray|None = None # bool[pairs] of pairs that are not looked at
+        for measure in measures:
+            axis, codes = axis_codes(corpus, measure)
+            self.axes[axis.name], self.codes[axis.name] = axis, codes
+        self.domains, self.places = domain_codes(corpus)
+        self.row_ids = RowIds.of(corpus)
 
-@patch
-def _count_block(self:Crossfilter, ranges, start):
-    "Counts of one block: by domain, then by the codes of each measure."
-    bits, of = self._bits(ranges, start)
-    whole, end = np.uint32(0xFFFFFFFF), start + len(bits)
-    domains = np.zeros(max(len(self.domains), 1), np.int64)
-    _tally(self.places[start:end], bits, whole, domains)
-    counts = np.zeros((len(self.axes), 256), np.int64)
-    for row, (name, codes) in zip(counts, self.codes.items()):
-        _tally(codes[start:end], bits, whole ^ of.get(name, np.uint32(0)), row)
-    return domains, counts
+    def __len__(self): return int(self.row_ids.starts[-1])
 
-# %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #19a59734
-@patch
-def count(self:Crossfilter,
-    ranges:Sequence[Range], # Half-open ranges, one a measure at most, thresholds at edges
-) -> Kept:                  # Exact counts
-    "Pairs that some ranges keep, and those that each removes alone."
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(lambda start: self._count_block(ranges, start), range(0, len(self), BLOCK)))
-    domains = sum((d for d, _ in parts), np.zeros(max(len(self.domains), 1), np.int64))
-    counts = sum((c for _, c in parts), np.zeros((len(self.axes), 256), np.int64))
-    by_axis = dict(zip(self.axes, counts))
-    alone = {}
-    for interval in ranges:
-        low, high = code_range(self.axes[interval.measure], interval)
-        alone[interval.measure] = int(by_axis[interval.measure].sum() - by_axis[interval.measure][low:high + 1].sum())
-    return Kept(int(domains.sum()), by_axis, domains, alone)
+    def _bits(self, ranges, start):
+        "Bits of a block of pairs, and the bit of each measure that has a range."
+        end = min(start + BLOCK, len(self))
+        bits, of = np.zeros(end - start, np.uint32), {}
+        if self.outside is not None: bits[self.outside[start:end]] = OUTSIDE
+        for i, interval in enumerate(ranges):
+            low, high = code_range(self.axes[interval.measure], interval)
+            of[interval.measure] = np.uint32(1 << i)
+            _mark(self.codes[interval.measure][start:end], low, high, of[interval.measure], bits)
+        return bits, of
 
-# %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #ae90a6bf
-@patch
-def ids_of(self:Crossfilter,
-    rows:np.ndarray, # int64[n] places of pairs, from 0
-) -> np.ndarray:     # int64[n] ids
-    "Ids of pairs by their places."
-    shard = np.searchsorted(self.starts, rows, side='right') - 1
-    return self.shards[shard] * SHARD + rows - self.starts[shard]
+    def _count_block(self, ranges, start):
+        "Counts of one block: by domain, then by the codes of each measure."
+        bits, of = self._bits(ranges, start)
+        whole, end = np.uint32(0xFFFFFFFF), start + len(bits)
+        domains = np.zeros(max(len(self.domains), 1), np.int64)
+        _tally(self.places[start:end], bits, whole, domains)
+        counts = np.zeros((len(self.axes), 256), np.int64)
+        for row, (name, codes) in zip(counts, self.codes.items()):
+            _tally(codes[start:end], bits, whole ^ of.get(name, np.uint32(0)), row)
+        return domains, counts
 
-@patch
-def rows_of(self:Crossfilter,
-    ids:np.ndarray, # int64[n] ids of pairs
-) -> np.ndarray:    # int64[n] places of pairs, from 0
-    "Places of pairs by their ids."
-    shard, row = np.divmod(np.asarray(ids, np.int64), SHARD)
-    return self.starts[np.searchsorted(self.shards, shard)] + row
+    def count(self,
+        ranges:Sequence[Range], # Half-open ranges, one a measure at most, thresholds at edges
+    ) -> Kept:                  # Exact counts
+        "Pairs that some ranges keep, and those that each removes alone."
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            parts = list(pool.map(lambda start: self._count_block(ranges, start), range(0, len(self), BLOCK)))
+        domains = sum((d for d, _ in parts), np.zeros(max(len(self.domains), 1), np.int64))
+        counts = sum((c for _, c in parts), np.zeros((len(self.axes), 256), np.int64))
+        by_axis = dict(zip(self.axes, counts))
+        alone = {}
+        for interval in ranges:
+            low, high = code_range(self.axes[interval.measure], interval)
+            own = by_axis[interval.measure]
+            alone[interval.measure] = int(own.sum() - own[low:high + 1].sum())
+        return Kept(int(domains.sum()), by_axis, domains, alone)
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #c3c13e4d
-@patch
-def _matching(self:Crossfilter, ranges, removed_by, window) -> Iterator[np.ndarray]:
-    "Ids of pairs, a block at a time: removed by one range alone, or kept and within a window of codes."
-    for start in range(0, len(self), BLOCK):
-        bits, of = self._bits(ranges, start)
-        fits = bits == (of[removed_by] if removed_by else 0)
-        for name, (low, high) in window.items():
-            codes = self.codes[name][start:start + len(bits)]
-            fits &= (codes >= low) & (codes <= high)
-        yield self.ids_of(start + np.flatnonzero(fits))
+class Crossfilter(Counts):
+    "The codes of some measures of a corpus: the pairs behind the counts too."
+    def _matching(self, ranges, removed_by, window) -> Iterator[np.ndarray]:
+        "Ids of pairs, a block at a time: removed by one range alone, or kept and within a window of codes."
+        for start in range(0, len(self), BLOCK):
+            bits, of = self._bits(ranges, start)
+            fits = bits == (of[removed_by] if removed_by else 0)
+            for name, (low, high) in window.items():
+                codes = self.codes[name][start:start + len(bits)]
+                fits &= (codes >= low) & (codes <= high)
+            yield self.row_ids.ids(start + np.flatnonzero(fits))
 
-@patch
-def sample(self:Crossfilter,
-    ranges:Sequence[Range], # Ranges
-    n:int,                  # Pairs wanted
-    seed:int=0,             # Seed
-    removed_by:str='',      # Measure whose range removes the pairs alone; empty: pairs that all ranges keep
-    window:dict|None=None,  # Measure to the lowest and highest code of the pairs; None: all codes
-) -> np.ndarray:            # int64[n] ids, fewer only where there are fewer
-    "A seeded sample of kept pairs, or of pairs that one range removes alone."
-    return smallest(self._matching(ranges, removed_by, window or {}), n, seed)
+    def sample(self,
+        ranges:Sequence[Range], # Ranges
+        n:int,                  # Pairs wanted
+        seed:int=0,             # Seed
+        removed_by:str='',      # Measure whose range removes the pairs alone; empty: pairs that all ranges keep
+        window:dict|None=None,  # Measure to the lowest and highest code of the pairs; None: all codes
+    ) -> np.ndarray:            # int64[n] ids, fewer only where there are fewer
+        "A seeded sample of kept pairs, or of pairs that one range removes alone."
+        return smallest(self._matching(ranges, removed_by, window or {}), n, seed)
+
+    def keeps(self,
+        ranges:Sequence[Range], # Ranges
+        ids:np.ndarray,         # int64[n] ids of pairs
+    ) -> pd.DataFrame:          # bool[n] a measure: whether its range keeps the pair
+        "Which ranges keep some pairs."
+        rows, masks = self.row_ids.rows(ids), {}
+        for interval in ranges:
+            low, high = code_range(self.axes[interval.measure], interval)
+            codes = np.asarray(self.codes[interval.measure])[rows] if len(rows) else np.empty(0, np.uint8)
+            masks[interval.measure] = (codes >= low) & (codes <= high)
+        return pd.DataFrame(masks, index=np.asarray(ids))
+
+    def within(self,
+        ids:np.ndarray, # int64[n] ids of pairs
+    ) -> Self:          # It shares the codes
+        "The same measures of some pairs alone."
+        part, outside = copy(self), np.ones(len(self), bool)
+        outside[self.row_ids.rows(ids)] = False
+        part.outside = outside
+        return part
+
+    def holds(self,
+        ids:np.ndarray, # int64[n] ids of pairs
+    ) -> np.ndarray:    # bool[n]
+        "Which pairs are looked at."
+        return np.ones(len(ids), bool) if self.outside is None else ~self.outside[self.row_ids.rows(ids)]
 
 # %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #86a067f7
 def window_beside(
@@ -288,35 +294,3 @@ def window_beside(
     enough = np.flatnonzero(np.cumsum(inside) >= n)
     size = int(enough[0]) + 1 if len(enough) else max(len(inside), 1)
     return (high - size + 1, high) if upper else (low, low + size - 1)
-
-# %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #fe525d36
-@patch
-def keeps(self:Crossfilter,
-    ranges:Sequence[Range], # Ranges
-    ids:np.ndarray,         # int64[n] ids of pairs
-) -> pd.DataFrame:          # bool[n] a measure: whether its range keeps the pair
-    "Which ranges keep some pairs."
-    rows, masks = self.rows_of(ids), {}
-    for interval in ranges:
-        low, high = code_range(self.axes[interval.measure], interval)
-        codes = np.asarray(self.codes[interval.measure])[rows] if len(rows) else np.empty(0, np.uint8)
-        masks[interval.measure] = (codes >= low) & (codes <= high)
-    return pd.DataFrame(masks, index=np.asarray(ids))
-
-# %% ../../nbs/3_judging/browsing/04_crossfilter.ipynb #77f1e1a0
-@patch
-def within(self:Crossfilter,
-    ids:np.ndarray, # int64[n] ids of pairs
-) -> Crossfilter:   # It shares the codes
-    "The same measures of some pairs alone."
-    part, outside = copy(self), np.ones(len(self), bool)
-    outside[self.rows_of(ids)] = False
-    part.outside = outside
-    return part
-
-@patch
-def holds(self:Crossfilter,
-    ids:np.ndarray, # int64[n] ids of pairs
-) -> np.ndarray:    # bool[n]
-    "Which pairs are looked at."
-    return np.ones(len(ids), bool) if self.outside is None else ~self.outside[self.rows_of(ids)]

@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastcore.basics import patch
 from numba import njit
 
 from .crossfilter import BLOCK
 from .index import Browsing
 from .search import SIDES, contain, lower_text, search_pairs
-from ..corpora.corpus import Corpus, literal, quoted
+from ..corpora.layout import remove_outdated
+from ..corpora.query import Corpus, literal, quoted
 from ..filters.table import known_measure
 from ..ground.settings import atomic, keep_newest
 from ..jobs.provenance import fingerprint
@@ -70,15 +70,21 @@ def text_ids(
     text:str,      # Text that one of the sides contains; lower-case letters mean any case
 ) -> Path:         # Parquet file with the column `pair_id`, ascending, in the cache of the corpus
     "Ids of the pairs with a text, looked for once."
-    file = corpus.folder / 'cache/texts' / f'{fingerprint(dict(shards=corpus.checksums, text=text))}.parquet'
+    file = corpus.derived('texts') / f'{fingerprint(dict(text=text))}.parquet'
     if file.exists():
         file.touch() # the newest stay
         return file
     with atomic(file) as part: _write_ids(part, (ids for ids, _ in search_pairs(corpus, text)))
     keep_newest(file.parent, '*.parquet', TEXTS)
+    remove_outdated(file.parent)
     return file
 
 # %% ../../nbs/3_judging/browsing/03_distributions.ipynb #bc19f024
+def _has_text(rows, text):
+    "Which rows have a text on one of their sides."
+    columns = [pa.array(np.asarray(rows[side], object), pa.string(), from_pandas=True) for side in SIDES]
+    return np.any([contain(pa.chunked_array([column]), text) for column in columns], axis=0)
+
 class PairFilter(NamedTuple):
     "Which pairs of a corpus are meant; the empty filter means all."
     domain: str = ''               # Domain of the bitext; empty: any
@@ -121,43 +127,33 @@ class PairFilter(NamedTuple):
         if self.text: parts.append(text_condition(literal(self.text), self.text))
         return ' AND '.join(parts)
 
+    def columns(self) -> list[str]: # Columns that `mask` reads
+        "Columns that the filter is about."
+        return [*self.values(), *(r.measure for r in self.ranges), *(SIDES if self.text else ())]
+
+    def mask(self,
+        rows:Mapping[str, Sequence], # `columns`, and at least one column
+    ) -> np.ndarray:       # bool[rows]
+        "Which rows the filter keeps."
+        keep = np.ones(len(next(iter(rows.values()))), bool)
+        for column, value in self.values().items(): keep &= np.asarray(rows[column] == value, bool)
+        for r in self.ranges:
+            values = np.asarray(rows[r.measure], np.float32)
+            keep &= ~np.isnan(values)
+            if r.low is not None: keep &= values > np.float32(r.low)
+            if r.high is not None: keep &= values <= np.float32(r.high)
+        return keep & _has_text(rows, self.text) if self.text else keep
+
+    def narrowed(self,
+        more:Range,    # A further range
+    ) -> 'PairFilter': # One range a measure, as everywhere: the part that both keep
+        "Add a range to a filter."
+        both = [r for r in (*self.ranges, more) if r.measure == more.measure]
+        low = max((r.low for r in both if r.low is not None), default=None)
+        high = min((r.high for r in both if r.high is not None), default=None)
+        return self._replace(ranges=(*self.without(more.measure).ranges, Range(more.measure, low, high)))
+
 EVERY = PairFilter() # Keeps all pairs
-
-# %% ../../nbs/3_judging/browsing/03_distributions.ipynb #47390254
-@patch
-def columns(self:PairFilter) -> list[str]: # Columns that `mask` reads
-    "Columns that the filter is about."
-    return [*self.values(), *(r.measure for r in self.ranges), *(SIDES if self.text else ())]
-
-@patch
-def mask(self:PairFilter,
-    rows:Mapping[str, Sequence], # `columns`, and at least one column
-) -> np.ndarray:       # bool[rows]
-    "Which rows the filter keeps."
-    keep = np.ones(len(next(iter(rows.values()))), bool)
-    for column, value in self.values().items(): keep &= np.asarray(rows[column] == value, bool)
-    for r in self.ranges:
-        values = np.asarray(rows[r.measure], np.float32)
-        keep &= ~np.isnan(values)
-        if r.low is not None: keep &= values > np.float32(r.low)
-        if r.high is not None: keep &= values <= np.float32(r.high)
-    return keep & _has_text(rows, self.text) if self.text else keep
-
-def _has_text(rows, text):
-    "Which rows have a text on one of their sides."
-    columns = [pa.array(np.asarray(rows[side], object), pa.string(), from_pandas=True) for side in SIDES]
-    return np.any([contain(pa.chunked_array([column]), text) for column in columns], axis=0)
-
-# %% ../../nbs/3_judging/browsing/03_distributions.ipynb #ad343c1d
-@patch
-def narrowed(self:PairFilter,
-    more:Range,    # A further range
-) -> PairFilter:   # One range a measure, as everywhere: the part that both keep
-    "Add a range to a filter."
-    both = [r for r in (*self.ranges, more) if r.measure == more.measure]
-    low = max((r.low for r in both if r.low is not None), default=None)
-    high = min((r.high for r in both if r.high is not None), default=None)
-    return self._replace(ranges=(*self.without(more.measure).ranges, Range(more.measure, low, high)))
 
 # %% ../../nbs/3_judging/browsing/03_distributions.ipynb #7adbe84c
 class Bins(NamedTuple):
@@ -243,15 +239,6 @@ def _tally_cells(x, y, keep, x_edges, y_edges, counts):
         if keep[i]: counts[_bin_of(x[i], x_edges), _bin_of(y[i], y_edges)] += 1
 
 # %% ../../nbs/3_judging/browsing/03_distributions.ipynb #f9729993
-@patch
-def values_in(self:Browsing,
-    measures:Iterable[str], # Measures or numeric columns, in full
-) -> dict[str, np.ndarray]|None: # Measure to float32[pairs], memory-mapped; None where the index lacks one
-    "Values by row."
-    orders = {measure: self.order(measure) for measure in measures}
-    if any(order is None for order in orders.values()): return None
-    return {measure: order.values for measure, order in orders.items()}
-
 def _counted_cells(corpus, x, y, x_bins, y_bins, pairs):
     "Pairs of each cell by an index; None where it cannot tell."
     if not isinstance(corpus, Browsing) or pairs.values() or pairs.text: return None

@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .rows import ROWS, blocks_path, has_blocks, is_of_shard, read_blocks
-from ..corpora.corpus import MAKE_AGAIN, PAIRS, SHARD, Corpus, reading_file
+from ..corpora.files import MAKE_AGAIN, reading_file
+from ..corpora.pairs import PAIRS, SHARD
+from ..corpora.query import Corpus
 from ..ground.settings import atomic
 from ..tokens.lookup import decode_point, text_loop
 

@@ -26,7 +26,8 @@ from paranmt_lab.calibration.validation import (
     reliability,
     roc_points,
 )
-from ..corpora.corpus import PAIRS, Corpus
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
 from ..filters.language_model import text_hashes
 from ..filters.scoring import score_columns
 from ..filters.table import known_measure, model_kind, takes_model

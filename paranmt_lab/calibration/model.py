@@ -15,7 +15,7 @@ import numpy as np
 
 from .fits import Additive, as_json, from_json
 from .ratings import TARGETS
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..filters.language_model import pairs_seen, read_hashes
 from ..ground.models import find_model, split_name
 from ..ground.settings import Settings, atomic, check_overwrite, checksum, read_object, safe_name, write_json

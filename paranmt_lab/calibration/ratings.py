@@ -19,7 +19,7 @@ from ..annotation.campaigns import LABELS, SCALES, campaign_items
 from ..annotation.exports import read_parabank
 from ..annotation.store import EventLog
 from ..annotation.table3 import labels_of, one_label, wilson
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 
 # %% ../../nbs/3_judging/calibration/01_ratings.ipynb #e28b33d1
 @dataclass(frozen=True)

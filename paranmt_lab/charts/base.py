@@ -16,7 +16,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ..corpora.corpus import PAIRS
+from ..corpora.pairs import PAIRS
 from ..filters.table import known_measure
 
 # %% ../../nbs/6_showing/charts/01_base.ipynb #44fa8328

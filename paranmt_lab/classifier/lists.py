@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .config import ListConfig, ModelConfig
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..encoders.names import features_of
 from ..selection import selected_batches
 from ..tokens.text import Vocabulary, cut_of

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..encoders.sentence_encoder import SentenceEncoder
 from ..ground.models import find_model, split_name
 from ..ground.settings import Settings, checksum, inside, read_json, whole_folder, write_json

@@ -29,7 +29,7 @@ from paranmt_lab.classifier.lists import (
     read_lists,
 )
 from .model import ReferenceClassifier, pairs_learned
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..corpora.state import require_whole
 from ..encoders.layers import tensors
 from ..encoders.names import Recurrent

@@ -211,7 +211,7 @@ def demo(
 
     from paranmt_lab.cli.measure import evaluate_system, show_results
     from paranmt_lab.cli.terminal import show_table
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.ground.settings import settings
     from paranmt_lab.selection import PAPER_RANGES, range_table
     s, out = settings(), Console(stderr=True)

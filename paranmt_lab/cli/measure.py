@@ -258,7 +258,7 @@ def card_of(
     **form,                    # `dtype` and `static`, as for `export_encoder`
 ) -> str:                      # Markdown
     "The card of a run's encoder or of a model."
-    from paranmt_lab.corpora.corpus import list_corpora
+    from paranmt_lab.corpora.layout import list_corpora
     from paranmt_lab.encoders.export import model_card
     from paranmt_lab.evaluation.comparison import card_figures
     from paranmt_lab.evaluation.results import current_results

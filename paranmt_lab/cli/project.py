@@ -48,7 +48,7 @@ def show_(
 
 def _command_of(kind, name, s):
     "The command that made a corpus or a run, as far as it is known."
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.jobs.progress import read_progress
     if kind == 'corpus': return Corpus.open(name, s).command().replace('`', '')
     folder = s.runs / name
@@ -134,7 +134,7 @@ def _corpus_facts(corpus):
 
 def _corpus_row(name, s):
     "(row of the table, problems) of a corpus; an unreadable one has no row."
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.corpora.state import state_of
     place = s.corpora / name
     if place.is_symlink(): 
@@ -160,7 +160,7 @@ workspace_app = command_group()
 @command(workspace_app, 'list', example='paranmt list')
 def list_():
     "List the corpora, runs and models of the workspace and of the repository."
-    from paranmt_lab.corpora.corpus import list_corpora
+    from paranmt_lab.corpora.layout import list_corpora
     from paranmt_lab.jobs.run import list_runs, unreadable_runs
     s = settings()
     corpora = {name: _corpus_row(name, s) for name in list_corpora(s)}

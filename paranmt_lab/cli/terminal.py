@@ -29,7 +29,7 @@ from ..ground.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd  # loaded with the first table, since help texts do not need it
 
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
 
 # %% ../../nbs/7_command/cli/01_terminal.ipynb #4f7f33d8
 TEXT = 12 # Smallest width of long text in columns of the terminal
@@ -196,7 +196,7 @@ def open_corpus(
     s:Settings, # Where corpora are
 ) -> 'Corpus':  # The corpus
     "Open a corpus, and print its problems on standard error."
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.corpora.state import state_of
     corpus = Corpus.open(name, s)
     for note in state_of(corpus).notes:

@@ -44,7 +44,7 @@ from paranmt_lab.components.parts import (
     show_table,
     soon,
 )
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.wording import amount
 from ..selection import Range
 

@@ -23,7 +23,7 @@ from ..charts.base import label
 from ..charts.scores import outcomes, side_shares
 from .access import open_log
 from .parts import draw, escaped, in_address, one_of, page_part, parquet_bytes
-from ..corpora.corpus import between
+from ..corpora.query import between
 from ..ground.settings import Settings, safe_name, settings
 from ..ground.wording import amount
 from ..jobs.run import list_runs

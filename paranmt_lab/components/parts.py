@@ -33,7 +33,8 @@ from streamlit.runtime.scriptrunner_utils.exceptions import StopException
 from ..annotation.exports import guarded
 from ..browsing.index import Browsing
 from ..charts.base import can_draw, chart_frames, chart_picture, cited, heading, pair_heading
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..corpora.state import state_of
 from ..encoders.protocol import Encoder
 from ..filters.table import MEASURES, known_measure

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from . import portable
 from .sentence_encoder import SentenceEncoder
 from .zoo import model_name

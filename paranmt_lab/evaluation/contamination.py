@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from .graded import measure_pairs, rate_pairs, read_graded, result_rows
 from .overlap import THRESHOLD, look_up, overlap_index
 from .results import MEAN, results_frame

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import PAIRS, Corpus
 from ..corpora.derive import licences
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
 from ..engines.protocol import decoding_told
 from .paranmt import export_tsv, packed
 from ..filters.table import known_measure

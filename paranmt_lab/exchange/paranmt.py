@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from ..bitext.base import Fault, Input, Options, Record, checked, lines
 from ..bitext.importing import ShardWriter, rejects_of
-from ..corpora.corpus import PAIRS, Corpus
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
 from ..filters.table import measure_of, takes_model
 from ..ground.settings import DataWarning, Settings, atomic, check_overwrite, checksum, read_json, write_json
 from ..jobs.provenance import provenance, typed_command

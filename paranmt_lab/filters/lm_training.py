@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..corpora.corpus import Corpus, smallest
 from ..corpora.derive import licences
+from ..corpora.pairs import smallest
+from ..corpora.query import Corpus
 from .kneser_ney import estimate
 from .language_model import LanguageModel, cut, lm_seen, perplexity, save_lm, text_hashes
 from paranmt_lab.ground.settings import (

@@ -8,6 +8,7 @@ __all__ = ['BatchArguments', 'score_batch', 'score_texts', 'columns_to_read', 's
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #dba48d2e
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +17,10 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from ..corpora.corpus import PAIRS, Corpus
+from ..corpora.layout import Shard
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
+from ..corpora.stage import each_shard, lacking
 from ..encoders.zoo import word_vectors
 from .characters import character_column
 from paranmt_lab.filters.table import (
@@ -34,7 +38,7 @@ from ..ground.models import full_name, identity_of, open_model, served_kind
 from ..ground.settings import settings
 from ..jobs.progress import Progress
 from ..jobs.provenance import provenance
-from ..jobs.workers import in_processes, in_ray, locked
+from ..jobs.workers import locked
 from ..tokens.lookup import TypeTable
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #e3291ec6
@@ -119,23 +123,21 @@ def columns_to_read(
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #0ce63954
 def score_shard(
-    folder:Path,         # Folder of the corpus
-    shard:int,           # Number of the shard
+    shard:Shard,         # A shard, opened
     names:Sequence[str], # Columns of the measures
     models:dict|None=None, # Kind to opened model; None: none is open
 ) -> int:                # Pairs scored
     "Compute and write measures of one shard."
-    corpus = Corpus(folder)
-    columns = columns_to_read(names, lambda name: shard not in corpus.missing(name), models) or ['pair_id']
+    columns = columns_to_read(names, shard.has, models) or ['pair_id']
     whole = {name for model in (models or {}).values() for name in getattr(model, 'takes', ())} # as the model says them
     in_table = [c if c in whole else c.partition('@')[0] for c in columns]
     measures = {name: name.partition('@')[0] for name in names}
-    batches = (b.rename_columns(in_table) for b in corpus.batches(columns, shard, size=20_000))
+    batches = (b.rename_columns(in_table) for b in shard.batches(columns, size=20_000))
     parts = [score_batch(b, list(measures.values()), models) for b in batches]
     for name, measure in measures.items():
         values = [np.empty(0, np.float32), *(part[measure] for part in parts)]
-        corpus.write_measure(name, shard, np.concatenate(values))
-    return corpus.sizes[shard]
+        shard.write(name, np.concatenate(values))
+    return shard.rows
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #e724fb0b
 class NamedModel(NamedTuple):
@@ -346,39 +348,14 @@ def _passes(corpus, names, models):
     return [*before, ([n for n in names if n not in inputs], models), (list(inputs), models)]
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #107d40d1
-def _tasks(corpus, names):
-    "(shard, measures it lacks) for each shard that lacks one."
-    lacking = {n: set(corpus.missing(n)) for n in names}
-    tasks = [(shard, [n for n in names if shard in lacking[n]]) for shard in sorted(corpus.sizes)]
-    return [(shard, some) for shard, some in tasks if some]
+def _opened(models, s):
+    "The models by their kinds, opened."
+    return {kind: _open(model, s) for kind, model in models.items()}
 
-# %% ../../nbs/3_judging/filters/12_scoring.ipynb #0091dd5d
-def _opened(models, s): return {kind: _open(model, s) for kind, model in models.items()}
-
-_models: dict = {}  # of this process, by kind
-
-def _worker(models, s):
-    "Begin a process: keep to one thread, open the models."
-    global _models
+def _opened_in_worker(models, s):
+    "The same in a process beside others."
     torch.set_num_threads(1)
-    _models = _opened(models, s)
-
-# %% ../../nbs/3_judging/filters/12_scoring.ipynb #76b29917
-def _task(folder, shard, names): return score_shard(folder, shard, names, _models)
-
-# %% ../../nbs/3_judging/filters/12_scoring.ipynb #edc45cd1
-def _here(folder, tasks, models, progress):
-    "Run tasks in this process."
-    for shard, names in tasks:
-        if progress.stopping: return
-        progress.advance(score_shard(folder, shard, names, models))
-
-# %% ../../nbs/3_judging/filters/12_scoring.ipynb #f15bf5ef
-def _elsewhere(folder, tasks, models, workers, cluster, progress):
-    "Run tasks in processes, or on a cluster."
-    arguments = [(folder, *task) for task in tasks]
-    how = (_worker, (models, settings()), _task, arguments, lambda: progress.stopping)
-    for pairs in in_ray(*how) if cluster else in_processes(workers, *how): progress.advance(pairs)
+    return _opened(models, s)
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #c57f36c0
 def score(
@@ -418,12 +395,13 @@ def _fill(corpus, names, models, workers, cluster, show):
     instances = _opened(models, settings())
     notes = {kind: _notes(model, corpus) for kind, model in instances.items()}
     for name in names: _begin(corpus, name, facts[name] | notes.get(model_kind(name), {}))
-    if not (tasks := _tasks(corpus, names)): return False
+    if not (tasks := lacking(corpus, names)): return False
+    is_alone = not cluster and (workers == 1 or len(tasks) == 1)
+    opening = partial(dict, instances) if is_alone else partial(_opened_in_worker, models, settings())
+    del instances # the workers open their own
+    how = score_shard, opening, 1 if is_alone else workers, cluster
     with Progress(sum(corpus.sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder, show=show) as progress:
-        if not cluster and (workers == 1 or len(tasks) == 1): _here(corpus.folder, tasks, instances, progress)
-        else:
-            del instances
-            _elsewhere(corpus.folder, tasks, models, workers, cluster, progress)
+        for pairs in each_shard(corpus, tasks, *how, lambda: progress.stopping): progress.advance(pairs)
     return True
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #7d621122

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..corpora.corpus import SHARD, Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.pairs import SHARD
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, Translator, decides
 from ..ground.settings import Settings, safe_name
 from ..ground.wording import amount

@@ -18,7 +18,7 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor, nn
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding
 from .config import GeneratorConfig
 from .search import Found, beam_search

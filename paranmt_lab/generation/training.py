@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, length_limit
 from .config import GeneratorConfig
 from .engine import open_generator, save_network

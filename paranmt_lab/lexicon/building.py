@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import Corpus
 from ..corpora.derive import licences
+from ..corpora.query import Corpus
 from paranmt_lab.ground.settings import (
     Settings,
     atomic,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fastcore.basics import patch
 
-from ..corpora.corpus import literal
+from ..corpora.query import literal
 from ..ground.models import find_model, split_name
 from ..ground.settings import Settings
 from .ppdb import Ppdb

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..filters.tokens import token_column
 from ..ground.settings import atomic, checksum, read_object
 from ..jobs.provenance import fingerprint

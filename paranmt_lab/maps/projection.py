@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pandas as pd
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.settings import atomic, keep_newest
 from ..jobs.provenance import fingerprint
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..corpora.corpus import Corpus, quoted
+from ..corpora.query import Corpus, quoted
 from ..encoders.protocol import Encoder
 from ..ground.settings import atomic, read_object, write_json
 from ..jobs.progress import Progress

@@ -42,7 +42,8 @@ from paranmt_lab.components.parts import (
     to_minute,
 )
 from ..components.rating import Desk, card_data
-from ..corpora.corpus import PAIRS, Corpus
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
 from ..filters.table import encoder_first
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount

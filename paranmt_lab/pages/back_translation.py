@@ -37,7 +37,8 @@ from paranmt_lab.components.parts import (
     source_line,
     warn_of_problems,
 )
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, Hypothesis, decoding_told
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount

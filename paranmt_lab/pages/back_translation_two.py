@@ -32,7 +32,8 @@ from paranmt_lab.components.parts import (
     show_table,
 )
 from ..components.reading import AGAINST, READ, output_list
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, model_language
 from ..filters.scoring import score_texts
 from ..ground.models import identity_of, models_at_hand, open_model

@@ -25,7 +25,7 @@ from paranmt_lab.browsing.distributions import (
 from ..charts.base import label
 from ..charts.scores import histograms
 from ..charts.training import training_curve
-from ..corpora.corpus import list_corpora
+from ..corpora.layout import list_corpora
 from ..evaluation.graded_pairs import compare_systems
 from ..evaluation.results import current_results
 from ..evaluation.sts import YEARLY

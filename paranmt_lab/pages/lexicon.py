@@ -31,7 +31,8 @@ from paranmt_lab.components.parts import (
     purpose,
     source_line,
 )
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..evaluation.simlex import SIMLEX, read_simlex, spearman
 from ..ground.models import models_at_hand, open_model
 from ..ground.settings import settings

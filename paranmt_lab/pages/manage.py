@@ -15,7 +15,7 @@ import streamlit as st
 from ..annotation.exports import backup_campaigns, restore_campaign
 from ..components.access import open_log
 from ..components.parts import escaped, open_corpus, page_part
-from ..corpora.corpus import list_corpora
+from ..corpora.layout import list_corpora
 from ..ground.settings import Settings, settings
 from ..jobs.run import list_runs
 from ..project.manage import remove, rename, used_by

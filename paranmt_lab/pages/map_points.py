@@ -20,7 +20,7 @@ from ..charts.base import label
 from ..components.lasso import KEYS, Outline, outline_of, read_outline, write_outline
 from ..components.outcomes import campaigns_of, open_log_if_there, pair_labels
 from ..components.parts import escaped, in_address, legible, one_of
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..filters.table import encoder_first
 from ..ground.settings import Settings
 from ..jobs.provenance import fingerprint

@@ -41,7 +41,9 @@ from paranmt_lab.components.parts import (
     stop_with,
     warn_of_problems,
 )
-from ..corpora.corpus import Corpus, list_corpora, shuffled
+from ..corpora.layout import list_corpora
+from ..corpora.pairs import shuffled
+from ..corpora.query import Corpus
 from ..ground.models import identity_of, models_at_hand
 from ..ground.settings import settings
 from ..ground.wording import amount

@@ -38,7 +38,8 @@ from paranmt_lab.components.parts import (
     to_minute,
     warn_of_problems,
 )
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..corpora.state import state_of
 from ..filters.scoring import score_columns
 from ..ground.settings import Settings, settings

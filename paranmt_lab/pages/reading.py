@@ -29,7 +29,7 @@ from paranmt_lab.components.outcomes import (
 from ..components.pair_list import VIEWS, show_list, show_pairs
 from ..components.parts import in_address, number, open_corpus, page_part, pair_table
 from ..components.reading import READ, reading_list
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first
 from ..ground.settings import Settings, settings

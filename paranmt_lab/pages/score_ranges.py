@@ -45,7 +45,7 @@ from paranmt_lab.components.parts import (
     show_table,
     source_line,
 )
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure, takes_model
 from ..ground.settings import settings

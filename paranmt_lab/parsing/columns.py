@@ -7,6 +7,7 @@ __all__ = ['SIDES', 'BLOCK', 'parses_path', 'unparsed_shards', 'parse_corpus', '
 
 # %% ../../nbs/1_models/parsing/03_columns.ipynb #c4c5e1e4
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import SHARD, Corpus
+from ..corpora.pairs import SHARD
+from ..corpora.query import Corpus
+from ..corpora.stage import each_shard
 from ..ground.models import open_model
 from ..ground.settings import atomic, inside, safe_name, settings
 from ..jobs.progress import Progress
 from ..jobs.provenance import provenance
-from ..jobs.workers import in_processes, locked
+from ..jobs.workers import locked
 from .trees import Parser, tree_text
 
 # %% ../../nbs/1_models/parsing/03_columns.ipynb #1041d92d
@@ -66,13 +69,12 @@ def _parse_texts(parser, texts):
     trees = dict(zip(distinct, parser.parse(distinct)))
     return [tree_text(tree) if (tree := trees.get(text)) is not None else None for text in texts]
 
-def _parse_block(folder, parser, name, shard, start):
+def _parse_block(shard, start, name, parser):
     "Parse and write one block; its number of pairs."
-    corpus = Corpus(folder)
-    batch = list(corpus.batches(list(SIDES), shard, size=BLOCK))[start // BLOCK]
+    batch = list(shard.batches(list(SIDES), BLOCK))[start // BLOCK]
     texts = [text for side in SIDES for text in batch[side].to_pylist()]
     trees, n = _parse_texts(parser, texts), len(batch)
-    with atomic(_block_path(folder, name, corpus.checksum_of(shard), start)) as part:
+    with atomic(_block_path(shard.corpus.folder, name, shard.checksum, start)) as part:
         pq.write_table(pa.table([trees[:n], trees[n:]], schema=_SCHEMA), part, compression='zstd')
     return n
 
@@ -106,15 +108,6 @@ def _counts(corpus, name):
     return counts
 
 # %% ../../nbs/1_models/parsing/03_columns.ipynb #a34af7f4
-_parser: Parser | None = None  # of this process
-
-def _begin(parser, name):
-    "Open the parser of a process."
-    global _parser
-    _parser = parser if parser is not None else open_model(name, settings(), 'Parser')
-
-def _task(folder, name, shard, start): return _parse_block(folder, _parser, name, shard, start)
-
 def _claim(corpus, name, identity):
     "Refuse to mix the parses of two parsers."
     before = corpus.manifest(f'parse-{_plain(name)}').get('parser', identity)
@@ -148,15 +141,10 @@ def _parse_blocks(corpus, parser, name, workers, show):
     "Parse the blocks that are missing, in this process or in several."
     if not (todo := _todo(corpus, name)): return
     pairs = sum(min(BLOCK, corpus.sizes[shard] - start) for shard, start in todo)
+    opening = (lambda: parser) if workers == 1 else partial(open_model, name, settings(), 'Parser')
+    how = [(*block, name) for block in todo], _parse_block, opening, workers
     with Progress(pairs, 'pairs', corpus.folder, show=show) as progress:
-        if workers == 1:
-            for shard, start in todo:
-                if progress.stopping: return
-                progress.advance(_parse_block(corpus.folder, parser, name, shard, start))
-            return
-        tasks = [(corpus.folder, name, *block) for block in todo]
-        for n in in_processes(workers, _begin, (None, name), _task, tasks, lambda: progress.stopping):
-            progress.advance(n)
+        for n in each_shard(corpus, *how, stopping=lambda: progress.stopping): progress.advance(n)
 
 # %% ../../nbs/1_models/parsing/03_columns.ipynb #d52dd69f
 def need_parses(

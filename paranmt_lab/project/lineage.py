@@ -10,7 +10,8 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..corpora.corpus import Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.query import Corpus
 from ..ground.settings import Settings, read_json
 from ..ground.wording import amount
 from ..jobs.progress import PLACES, RESUMABLE, describe_progress, read_progress, resume_command
@@ -183,7 +184,7 @@ def _next_of_corpus(graph, corpus):
     if scores and not list_selections(corpus):
         return Step(f'Nothing is selected from {name} yet.',
                     shlex.join(['paranmt', 'select', name, 'good', '--range', f'{scores[0]}=0.4:1.0']))
-    if corpus.rows >= LARGE and not (corpus.folder / 'cache/browsing').is_dir():
+    if corpus.rows >= LARGE and not (corpus.folder / 'cache/browsing/pairs').is_dir():
         return Step(f'{name} is large; an index makes its pages quick.', f'paranmt corpus index {name}')
     return None
 

@@ -9,7 +9,7 @@ __all__ = ['KINDS', 'place_of', 'find_kind', 'used_by', 'remove', 'rename']
 import shutil
 from pathlib import Path
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.settings import Settings, inside, read_json, safe_name, write_json
 from ..jobs.progress import read_progress
 from ..jobs.run import list_runs

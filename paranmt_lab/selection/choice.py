@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from fastcore.basics import patch
 
-from ..corpora.corpus import Corpus, between, quoted
 from ..corpora.derive import PLAIN_SQL
+from ..corpora.query import Corpus, between, quoted
 from ..ground.wording import amount
 from paranmt_lab.selection.conditions import (
     FIT,
@@ -37,29 +36,6 @@ PAPER_RANGES = ((-0.1, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0))
 PAPER_3 = pd.DataFrame({'range': [f'({a}, {b}]' for a, b in PAPER_RANGES],
                         'pairs': [4_000_000, 3_800_000, 6_900_000, 14_400_000, 18_000_000],
                         'overlap': [0.00, 0.02, 0.07, 0.17, 0.35], 'sd': [0.0, 0.1, 0.1, 0.2, 0.2]})
-
-# %% ../../nbs/3_judging/selection/02_choice.ipynb #e69e5fc8
-def _range_row(condition, beside):
-    "SQL for count, mean and deviation of the pairs that meet a condition."
-    if not beside: return f'count(*) FILTER ({condition}), NULL, NULL'
-    figures = 'count(*)', f'avg({quoted(beside)})', f'stddev_pop({quoted(beside)})'
-    return ', '.join(f'{figure} FILTER ({condition})' for figure in figures)
-
-# %% ../../nbs/3_judging/selection/02_choice.ipynb #b63fc74c
-@patch
-def range_figures(self:Corpus,
-    measure:str,            # Measure that is cut, in full
-    ranges:Sequence[tuple], # (low, high] of each range
-    beside:str='',          # Measure whose mean is wanted; empty: none
-    where:str='',           # SQL condition on the pairs to look at
-    params:list|dict|None=None,  # Its values
-) -> np.ndarray:            # float64[ranges + 1, 3] pairs, mean and deviation; the last row is the rest
-    "Figures of some ranges and of the pairs in none of them."
-    inside = [between(measure, low, high) for low, high in ranges]
-    rest = f"NOT coalesce({' OR '.join(f'({c})' for c in inside)}, false)"
-    sql = ', '.join(_range_row(condition, beside) for condition in [*inside, rest])
-    answer = self.query(f"SELECT {sql} FROM numbers WHERE {where or 'true'}", params)
-    return answer.to_numpy(float, na_value=np.nan).reshape(-1, 3)
 
 # %% ../../nbs/3_judging/selection/02_choice.ipynb #a08492dd
 def range_table(

@@ -13,7 +13,8 @@ from warnings import warn
 
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import PAIRS, Corpus, between, quoted
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus, between, quoted
 from ..engines.protocol import UNFIT
 from ..filters.measures import token_count
 from ..filters.table import measure_by, tokens

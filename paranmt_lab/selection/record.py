@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ..corpora.corpus import SHARD, Corpus, quoted, smallest
+from ..corpora.pairs import SHARD, smallest
+from ..corpora.query import Corpus, quoted, view_for
 from ..corpora.state import require_whole
 from ..ground.settings import inside, read_object, safe_name, write_json
 from ..ground.wording import amount
@@ -23,13 +24,11 @@ from .choice import Selection, all_of, in_full, narrowings, steps
 from .conditions import fit_steps, note_flagged, range_condition
 
 # %% ../../nbs/3_judging/selection/03_record.ipynb #cd22900f
-def _view(corpus, con, where): return corpus._table_for(con, f' WHERE {where}', None)
-
-def _counted(corpus, con, conditions):
+def _counted(con, conditions):
     "(pairs left after each condition, by the record's keys; condition for the pairs that meet all)."
     names = [quoted(f'step {i}') for i in range(len(conditions))]
     values = ', '.join(f'({sql}) AS {name}' for name, (_, sql) in zip(names, conditions))
-    view = _view(corpus, con, all_of(sql for _, sql in conditions))
+    view = view_for(con, f' WHERE {all_of(sql for _, sql in conditions)}')
     con.execute(f'CREATE OR REPLACE TEMP TABLE counted AS SELECT pair_id, {values} FROM {view}')
     counts = ', '.join(f"count(*) FILTER ({' AND '.join(names[:i])})" for i in range(1, len(names) + 1))
     [pairs] = con.execute(f'SELECT {counts} FROM counted').fetchall()
@@ -41,9 +40,9 @@ def _narrowed(corpus, con, where, stages):
     "(pairs left after each step, by the record's keys; condition for the record; condition on a temporary table)."
     rows, left = [], where # the first step filters as it reads: a join with a table of ids would hold all texts
     for i, step in enumerate(stages):
-        query = step.query(left, _view(corpus, con, left))
+        query = step.query(left, view_for(con, f' WHERE {left}'))
         con.execute(f'CREATE OR REPLACE TEMP TABLE left_{i} AS SELECT * FROM ({query}) AS ids(pair_id)')
-        where = step.condition(where, _view(corpus, corpus.connect(), where))
+        where = step.condition(where, view_for(corpus.connect(), f' WHERE {where}'))
         left = f'pair_id IN (SELECT pair_id FROM left_{i})'
         [(pairs,)] = con.execute(f'SELECT count(*) FROM left_{i}').fetchall()
         rows.append(dict(step=step.what, pairs=pairs, sql=where))
@@ -139,7 +138,7 @@ def _carried_out(corpus, choice):
     conditions = [('all pairs', 'true'), *steps(corpus, choice)]
     con, where, notes = corpus.connect(), all_of(sql for _, sql in conditions), _lower_end_notes(corpus, choice)
     with corpus.answering():
-        rows, left = _counted(corpus, con, conditions)
+        rows, left = _counted(con, conditions)
         if between_pairs := narrowings(corpus, choice):
             more, where, left = _narrowed(corpus, con, where, between_pairs)
             rows += more

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..parsing.trees import Parser, top_levels
 from .idf import WordCounts, average_idf
 from ..tokens.text import Packed, pack, tokenize

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.models import split_name
 from ..ground.settings import Settings, settings
 from ..jobs.provenance import fingerprint

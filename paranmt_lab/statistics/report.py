@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.settings import atomic
 from ..parsing.trees import Parser
 from paranmt_lab.statistics.describe import (

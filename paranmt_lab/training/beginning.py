@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from pandas.util import hash_array
 
 from ..annotation.store import EventLog, flagged_pairs
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..encoders.protocol import Encoder
 from ..encoders.sentence_encoder import vector_coverage
 from ..ground.fields import build, flat_fields

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..encoders.layers import tensors
 from ..encoders.names import features_of
 from ..encoders.numbering import take_sentences

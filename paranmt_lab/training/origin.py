@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..encoders.names import features_of
 from ..encoders.protocol import Encoder
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder

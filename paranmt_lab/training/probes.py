@@ -15,7 +15,7 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from ..ground.settings import atomic
 from .config import TrainConfig
 from .data import MegaBatch, TrainingData

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..corpora.corpus import PAIRS, Corpus, list_corpora
+from ..corpora.layout import list_corpora
+from ..corpora.pairs import PAIRS
+from ..corpora.query import Corpus
 from ..corpora.state import require_whole
 from ..engines.protocol import Decoding, Translator, refuse_lacking
 from ..ground.models import device_of, open_model

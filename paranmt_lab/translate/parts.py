@@ -26,7 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from ..corpora.corpus import SHARD, Corpus
+from ..corpora.pairs import SHARD
+from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, Translator, decides
 from ..ground.models import open_model
 from ..ground.settings import Settings, atomic

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ..corpora.corpus import Corpus
+from ..corpora.query import Corpus
 from .parts import count_sources, open_sources, part_path, read_part, sources_of_part
 
 # %% ../../nbs/2_pairs/translate/07_reading.ipynb #e4bba5eb

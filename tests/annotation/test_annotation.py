@@ -66,7 +66,7 @@ from paranmt_lab.annotation.turn import HOLDING, REASONS, Empty, Refused, Task, 
 from paranmt_lab.annotation.views import label_patterns, own_answers, progress, rater_names, ratings
 from paranmt_lab.cli.annotate import annotate_app, campaign_status
 from paranmt_lab.components.rating import Chair, Desk, card_data, dispute_data
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from corpus import usage
 from kept import needs, peak
 from paranmt_lab.browsing.index import Browsing
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 
 SHARD_ROWS, BEAM, PAPER = 100_000, 1, 51_409_585
@@ -170,7 +170,7 @@ def opened(workspace, plain):
 def step(workspace, plain, name):
     "One question in this process."
     corpus = opened(workspace, plain)
-    shutil.rmtree(corpus.folder / 'cache/texts', ignore_errors=True)  # texts of an earlier question are new again
+    shutil.rmtree(corpus.derived('texts'), ignore_errors=True)  # texts of an earlier question are new again
     dropped(corpus.folder)
     start = time.perf_counter()
     corpus.connect()

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kept import needs
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.lexicon.building import build_lexicon
 from paranmt_lab.lexicon.model import Lexicon, pair_scores, paraphrases

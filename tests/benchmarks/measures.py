@@ -125,7 +125,7 @@ SCORE = """
 import sys, time; sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from kept import peak
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score, score_batch
 corpus = Corpus(Path(sys.argv[2]))
 batch = next(corpus.batches(['source', 'reference', 'translation', 'translation_score'], 0, 100))
@@ -137,7 +137,7 @@ print(corpus.rows, time.perf_counter() - start, time.process_time() - cpu, befor
 
 
 def write(folder, n):
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     corpus = Corpus.create(f'pairs-{n}', replace(settings(), workspace=Path(folder)))
     table = pairs(n, ('source', 'reference', 'hypothesis', 'system', 'source_lang'))
     table = table.append_column('translation_score', pa.array(-np.random.default_rng(0).gamma(2, .2, n), pa.float32()))

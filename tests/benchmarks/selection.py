@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kept import needs, peak
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.selection import Range, Selection, select, selected_ids
 

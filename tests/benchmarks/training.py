@@ -35,7 +35,8 @@ import pandas as pd
 import torch
 
 from kept import keep, needs, peak, processor
-from paranmt_lab.corpora.corpus import Corpus, segment_of
+from paranmt_lab.corpora.pairs import segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders import rows as scattered
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.provenance import commit

@@ -73,7 +73,7 @@ def bare(rows, o):
 
 
 def driver(rows, o):
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.engines.protocol import Decoding
     from paranmt_lab.ground.models import open_model
     from paranmt_lab.ground.settings import settings

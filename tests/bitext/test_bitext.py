@@ -24,7 +24,8 @@ from paranmt_lab import bitext
 from paranmt_lab.bitext import import_summary, tmx as memories
 from paranmt_lab.bitext.base import LINE, BitextError, Fault, Input, Options, Record, Reject, excerpt, fault_of, tidy
 from paranmt_lab.bitext.columns import csv_rows
-from paranmt_lab.corpora.corpus import list_corpora, segment_of
+from paranmt_lab.corpora.layout import list_corpora
+from paranmt_lab.corpora.pairs import segment_of
 from paranmt_lab.ground.settings import DataWarning, settings
 
 RESOURCES = settings().resources

@@ -12,7 +12,7 @@ from paranmt_lab.browsing.distributions import PairFilter, text_condition, text_
 from paranmt_lab.browsing.index import Browsing, index_corpus, is_indexed, missing_parts
 from paranmt_lab.browsing.rows import blocks_path
 from paranmt_lab.browsing.search import MOST, blocks_with, contain, lower_text, search_pairs, words_path
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 
 
@@ -71,7 +71,7 @@ def test_an_outdated_or_damaged_index_is_not_used(corpus):
     index_corpus(corpus, show=False)
     same_answers(corpus)
     for path in (blocks_path(corpus, 0), words_path(corpus, 1),
-                 corpus.folder / 'cache/browsing/trigram_overlap/order.npy'):
+                 orders.order_folder(corpus, 'trigram_overlap') / 'order.npy'):
         path.write_bytes(path.read_bytes()[:-300])
     assert missing_parts(corpus) == ([0, 1], ['trigram_overlap'])
     same_answers(corpus)

@@ -22,7 +22,7 @@ from paranmt_lab.calibration.fitting import calibrate, calibrate_corpus, facts_o
 from paranmt_lab.calibration.model import Calibration, open_calibration, save_calibration
 from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings, with_measures
 from paranmt_lab.calibration.validation import auc, auc_slowly, aucs, fit_chosen, folds_of, out_of_fold, resampled
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.filters.table import measure_of
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model

@@ -18,7 +18,7 @@ from command import paranmt
 from paranmt_lab.classifier.config import ClassifierConfig
 from paranmt_lab.classifier.lists import divided_pairs, read_lists
 from paranmt_lab.classifier.training import ClassifierLearner, accuracies, new_classifier, train_classifier
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.fields import build
 from paranmt_lab.ground.models import open_model

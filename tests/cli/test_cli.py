@@ -18,7 +18,7 @@ import typer
 from command import paranmt as run_command
 from paranmt_lab import __version__
 from paranmt_lab.cli.main import COMMANDS, LazyCommand, app
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.settings import settings, write_json
 from paranmt_lab.jobs.progress import Progress

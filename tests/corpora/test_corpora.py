@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.exchange.files import export_corpus
 from paranmt_lab.exchange.paranmt import export_tsv, import_paranmt
 from paranmt_lab.ground.settings import DataWarning, settings

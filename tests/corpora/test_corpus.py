@@ -17,8 +17,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-import paranmt_lab.corpora.corpus as module
-from paranmt_lab.corpora.corpus import SHARD, Corpus, list_corpora, segment_of
+import paranmt_lab.corpora.query as module
+from paranmt_lab.corpora.layout import list_corpora
+from paranmt_lab.corpora.pairs import SHARD, segment_of
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import checksum, settings
 
 few = hypothesis_settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -167,7 +169,7 @@ CRASH = textwrap.dedent("""
     import os, sys
     from pathlib import Path
     import paranmt_lab.ground.settings
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     corpus = Corpus(Path(sys.argv[1]))
     os.replace = lambda *_: os.kill(os.getpid(), 9)
     if sys.argv[2] == 'pairs': corpus.write_pairs(1, {'reference': ['One.', 'Two.']})
@@ -308,9 +310,14 @@ def test_a_corpus_that_is_not_there(lab):
 
 # ---- the index and the caches are an economy, never an authority
 
+def index_of(corpus):
+    "The native file of DuckDB for the corpus as it is now, which may not be there."
+    return corpus.derived('numbers', corpus.measures()) / 'index.duckdb'
+
+
 def spoil(corpus, how):
-    index, cache = corpus.folder / 'index.duckdb', corpus.folder / 'cache/files.json'
-    if how == 'deleted': index.unlink(); shutil.rmtree(corpus.folder / 'cache')
+    index, cache = index_of(corpus), corpus.folder / 'cache/files.json'
+    if how == 'deleted': shutil.rmtree(corpus.folder / 'cache')
     if how == 'empty': index.write_bytes(b''); cache.write_text('')
     if how == 'noise': index.write_bytes(os.urandom(9999)); cache.write_text('[1, 2]')
     if how == 'torn': index.write_bytes(index.read_bytes()[:5000]); cache.write_text('{"pairs/part-00000.parquet": 3')
@@ -341,15 +348,15 @@ def test_index_cannot_be_written(corpora, monkeypatch, error):
     monkeypatch.setattr(Corpus, 'build_index', fails)
     corpus = filled(corpora(), [[.1, .5], [.5, .9]])
     assert corpus.count('score', .4, .6) == 2 and corpus.sample(1, 'score', .8, 1).score.tolist() == [np.float32(.9)]
-    assert not (corpus.folder / 'index.duckdb').exists()
+    assert not index_of(corpus).exists()
 
 
 def test_a_large_corpus_still_growing_is_not_indexed(corpora, monkeypatch):
     monkeypatch.setattr(module, 'SETTLED_ROWS', 3)
     corpus = filled(corpora(), [[.1, .5], [.5, .9]])
-    assert corpus.count('score', .4, .6) == 2 and not (corpus.folder / 'index.duckdb').exists()
+    assert corpus.count('score', .4, .6) == 2 and not index_of(corpus).exists()
     for p in corpus.folder.rglob('part-*'): os.utime(p, (1e9, 1e9))
-    assert corpus.count('score', .4, .6) == 2 and (corpus.folder / 'index.duckdb').exists()
+    assert corpus.count('score', .4, .6) == 2 and index_of(corpus).exists()
 
 
 def test_new_measures_and_shards_are_seen_at_once(corpora):
@@ -369,7 +376,7 @@ def test_new_measures_and_shards_are_seen_at_once(corpora):
 WRITER = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     corpus = Corpus(Path(sys.argv[1]))
     for i in range(12):
         corpus.write_measure('other', 0, [i, i]); corpus.write_measure('other', 1, [i, i]); corpus.build_index()

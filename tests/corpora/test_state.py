@@ -13,8 +13,8 @@ from command import paranmt
 from paranmt_lab.annotation.campaigns import Campaign, create_campaign
 from paranmt_lab.annotation.store import EventLog
 from paranmt_lab.bitext.importing import import_bitext
-from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.corpora.derive import deduplicate, merge, sample_corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.corpora.state import state_of
 from paranmt_lab.ground.settings import settings, write_json
 from paranmt_lab.selection import Selection, select

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders import kernels as threads
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.training.config import train_config

@@ -11,7 +11,7 @@ pytest.importorskip('morfessor', reason='the extra `subwords` is not installed')
 
 from test_recurrent import vector_slowly
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.export import export_encoder
 from paranmt_lab.encoders.layers import Average, Combined, Concat, tensors
 from paranmt_lab.encoders.names import AS_PUBLISHED, LEAVES, PARTS, RECURRENT, Recurrent

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.apertium import ApertiumEngine
 from paranmt_lab.engines.ct2 import CTranslate2Engine
 from paranmt_lab.engines.protocol import BEAM_MOST, Decoding, Hypothesis

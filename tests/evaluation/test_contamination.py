@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation import contamination
 from paranmt_lab.evaluation.comparison import compare_results, side_by_side
 from paranmt_lab.evaluation.contamination import (

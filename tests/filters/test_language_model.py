@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.corpora.derive import deduplicate, merge, sample_corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.corpora.state import state_of
 from paranmt_lab.filters.kneser_ney import (
     BEGIN,
@@ -245,7 +245,7 @@ def test_derived_corpora_say_who_computed_a_measure(lab, talk, monkeypatch):
 TRAIN = """
 import sys
 from pathlib import Path
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.lm_training import train_lm
 print('begin', flush=True)
 train_lm(Corpus(Path(sys.argv[1])), 'killed', sentences=700)

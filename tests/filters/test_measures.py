@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings as how, strategies as st
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.zoo import word_vectors
 from paranmt_lab.filters.alignment import alignment_slowly, word_alignment
 from paranmt_lab.filters.characters import character_column, character_overlap_slowly, distance_slowly, identical_slowly

@@ -15,7 +15,7 @@ import pytest
 
 from command import paranmt
 from paranmt_lab.components.links import at_work
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters import scoring
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.filters.table import MEASURES, Measure, column, model, model_kind, other_measure, tokens
@@ -210,7 +210,7 @@ def test_the_command_says_when_all_values_were_there(corpora):
 SCORE = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.filters.scoring import score
     if __name__ == '__main__': score(Corpus(Path(sys.argv[1])), sys.argv[3:], workers=int(sys.argv[2]))
 """)

@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from paranmt_lab.cli.generate import generate_app
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.generation import syntax_engine
 from paranmt_lab.generation.config import GeneratorConfig

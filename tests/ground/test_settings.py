@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
 from paranmt_lab.corpora.derive import merge, sample_corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import SettingsError, atomic, find_settings, load_settings, settings, whole_folder
 
 INI = '[paranmt]\nworkspace = práce\nport = 9000\n'
@@ -102,7 +102,7 @@ def test_a_merge_and_a_sample_leave_nothing_behind_after_a_kill(tmp_path, call):
     a, b = (Corpus.create(name, s) for name in 'ab')
     for corpus in (a, b): corpus.write_pairs(0, rows)
     kill_at("from dataclasses import replace\nfrom paranmt_lab.ground.settings import settings\n"
-            "from paranmt_lab.corpora.corpus import Corpus\n"
+            "from paranmt_lab.corpora.query import Corpus\n"
             "from paranmt_lab.corpora.derive import merge, sample_corpus\n"
             "s = replace(settings(), workspace=Path(sys.argv[1]))\n"
             "a, b = (Corpus.open(n, s) for n in 'ab')\nmove = os.replace\n"

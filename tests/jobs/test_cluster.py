@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.settings import settings

@@ -44,7 +44,7 @@ def test_memory_is_blamed_for_a_killed_process_only():
 
 def test_a_damaged_encoder_is_named_in_one_line(tmp_path):
     # imported here, since each worker of the tests above imports this module
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.ground.settings import settings
     lab = replace(settings(), workspace=tmp_path)
     shutil.copytree(settings().shipped / 'models/paraphrase-scorer', lab.models / 'damaged')

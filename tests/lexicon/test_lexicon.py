@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.simlex import measure_simlex, spearman
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings
@@ -173,7 +173,7 @@ def test_a_build_killed_at_random_moments(s):
     program = f'''
 from dataclasses import replace
 from pathlib import Path
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.lexicon.building import *
 s = replace(settings(), workspace=Path({str(s.workspace)!r}))
 print('ready', flush=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.neighbours import index as of_index, vectors as of_vectors
 from paranmt_lab.neighbours.index import EDGES, nearest, neighbours

@@ -573,7 +573,7 @@ def judged(workspace, log):
     from paranmt_lab.annotation.answers import submit
     from paranmt_lab.annotation.campaigns import Campaign, create_campaign
     from paranmt_lab.annotation.queue import next_item
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.ground.settings import settings
     s = replace(settings(), workspace=workspace)
     corpus, score = Corpus.create('toy', s), np.linspace(-.09, .99, 500).astype(np.float32)

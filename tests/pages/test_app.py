@@ -581,7 +581,7 @@ def broken_corpus(workspace, name, harm):
     "A copy of the corpus with a damaged file."
     folder = workspace / 'corpora' / name
     shutil.copytree(workspace / 'corpora/talk-reworded', folder)
-    (folder / 'index.duckdb').unlink(missing_ok=True)
+    shutil.rmtree(folder / 'cache/numbers', ignore_errors=True)
     harm(folder)
     return folder
 
@@ -1135,7 +1135,7 @@ def test_map_of_many_domains(page, workspace):
     "A map says how far it is, goes on when its reader leaves, and gives a colour to the five largest of 31 domains."
     from dataclasses import replace
 
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.ground.settings import settings
     pairs = ask(workspace, 'SELECT reference, translation FROM {pairs} LIMIT 2000')
     domains = [f'domain {int(31 * (i / len(pairs)) ** 1.5):02}' for i in range(len(pairs))]
@@ -1157,7 +1157,7 @@ def test_neighbours(page, workspace):
     "Both encoders' nearest sentences are those of a product over all; a sentence is typed, kept and inert."
     from dataclasses import replace
 
-    from paranmt_lab.corpora.corpus import Corpus
+    from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.ground.models import open_model
     from paranmt_lab.ground.settings import settings
     lab = replace(settings(), workspace=workspace)

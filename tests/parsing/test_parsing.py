@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.parsing import columns, parsers as link

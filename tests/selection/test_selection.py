@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import SHARD, Corpus
+from paranmt_lab.corpora.pairs import SHARD
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings, write_json
 from paranmt_lab.selection import (
     PAPER_RANGES,

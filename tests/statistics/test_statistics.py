@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings as given_settings, strategies as some
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation import tables
 from paranmt_lab.evaluation.comparison import published, published_figures
 from paranmt_lab.evaluation.results import MEAN

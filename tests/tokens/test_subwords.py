@@ -12,7 +12,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 pytest.importorskip('sentencepiece', reason='the extra `subwords` is not installed')
 pytest.importorskip('morfessor', reason='the extra `subwords` is not installed')
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders import portable
 from paranmt_lab.encoders.sentence_encoder import EncoderError, SentenceEncoder, build_encoder
 from paranmt_lab.ground.fields import alter

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from command import paranmt
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.fields import flat
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.selection import Selection, select

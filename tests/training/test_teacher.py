@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import identity_of, open_model
@@ -86,7 +86,7 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 import numpy as np
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.training import beginning as vectors
 from paranmt_lab.training.data import choose_pairs

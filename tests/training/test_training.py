@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings as limits, strategies as st
 
 from paranmt_lab.annotation.store import EventLog, flag
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.encoders.zoo import layer_of
 from paranmt_lab.evaluation.results import read_results

@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding, Hypothesis
 from paranmt_lab.ground.settings import read_json, settings
 from paranmt_lab.translate.driver import translate_corpus
@@ -24,7 +24,7 @@ MODEL, BEAM, PART = 'ct2:marian-cs-en-tiny', 12, 12
 # LONGEST_FILE.
 DRIVER = '''
 import os, resource, signal, sys
-from paranmt_lab.corpora.corpus import Corpus
+from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.translate.driver import translate_corpus
 from paranmt_lab.engines.protocol import Decoding
 if die := os.environ.get('DIE_BEFORE'):
@@ -232,7 +232,7 @@ def test_full_file_system(lab, calm, tmp_path):
     try:
         # what can be derived would fill it
         shutil.copytree(lab.corpora / 'talk', small.corpora / 'talk',
-                        ignore=shutil.ignore_patterns('index.duckdb', 'cache'))
+                        ignore=shutil.ignore_patterns('cache'))
         job = Job(small, 'full')
         assert job.run() == 1 and 'No space left on device' in job.log(), job.log()
         before = job.shards()
