@@ -100,6 +100,6 @@ def test_the_sources_of_the_site_have_every_notebook_and_the_described_parameter
     here = {path.relative_to(ROOT) for path in (ROOT / 'nbs').rglob('*.ipynb') if '.ipynb_chec' not in str(path)}
     assert staged == here
     filters = (tmp_path / 'site/api/filters.md').read_text(encoding='utf-8')
-    assert '{py:function} distance_slowly(first: list[str], second: list[str]) -> int' in filters
-    assert ':param second: Tokens of the other side' in filters
-    assert ':returns: Insertions, deletions and replacements' in filters
+    assert '{py:function} key_of(token: str, types: dict[str, int]) -> int' in filters
+    assert ':param types: Type to number, from 1; a new one is added' in filters
+    assert ':returns: Its 64-bit key' in filters

@@ -16,18 +16,20 @@ from paranmt_lab.calibration.fits import (
     fit_logistic,
     fit_ordinal,
     from_json,
-    probability_slowly,
 )
 from paranmt_lab.calibration.fitting import calibrate, calibrate_corpus, facts_of, usable_measures
 from paranmt_lab.calibration.model import Calibration, open_calibration, save_calibration
 from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings, with_measures
-from paranmt_lab.calibration.validation import auc, auc_slowly, aucs, fit_chosen, folds_of, out_of_fold, resampled
+from paranmt_lab.calibration.validation import auc, aucs, fit_chosen, folds_of, out_of_fold, resampled
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.filters.table import measure_of
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings, write_json
+from references import references
 
+auc_slowly = references('calibration.validation').auc_slowly
+probability_slowly = references('calibration.fits').probability_slowly
 SCORER = 'paraphrase_score@paraphrase-scorer'
 
 

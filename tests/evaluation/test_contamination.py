@@ -21,12 +21,14 @@ from paranmt_lab.evaluation.contamination import (
     read_contamination,
 )
 from paranmt_lab.evaluation.graded import token_overlap
-from paranmt_lab.evaluation.overlap import jaccard_slowly, look_up, overlap_index, plain_slowly
+from paranmt_lab.evaluation.overlap import look_up, overlap_index
 from paranmt_lab.evaluation.results import MEAN, merge_results, results_frame
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.selection import Selection, select, selected_batches
+from references import references
 
+SLOW = references('evaluation.overlap')
 TEXT = st.text('aAbé .,!?_1\u0301東İß\u2028', max_size=14)
 
 
@@ -34,8 +36,8 @@ TEXT = st.text('aAbé .,!?_1\u0301東İß\u2028', max_size=14)
 @given(st.lists(TEXT, max_size=6), st.lists(st.none() | TEXT, max_size=6), st.sampled_from([.2, .5, .8, 1.]))
 def test_the_index_finds_what_the_definition_says(tests, texts, threshold):
     found = look_up(overlap_index(tests), texts, threshold)
-    expected = {(i, j): jaccard_slowly(a, b) for i, a in enumerate(texts) if a and plain_slowly(a)
-                for j, b in enumerate(tests) if jaccard_slowly(a, b) >= threshold}
+    expected = {(i, j): SLOW.jaccard_slowly(a, b) for i, a in enumerate(texts) if a and SLOW.plain_slowly(a)
+                for j, b in enumerate(tests) if SLOW.jaccard_slowly(a, b) >= threshold}
     assert dict(zip(zip(found.row, found.sentence), found.jaccard)) == pytest.approx(expected)
 
 

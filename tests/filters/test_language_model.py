@@ -19,15 +19,7 @@ from command import paranmt
 from paranmt_lab.corpora.derive import deduplicate, merge, sample_corpus
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.corpora.state import state_of
-from paranmt_lab.filters.kneser_ney import (
-    BEGIN,
-    FALLBACK,
-    estimate,
-    log_probability_slowly,
-    probability_slowly,
-    read_arpa,
-    write_arpa,
-)
+from paranmt_lab.filters.kneser_ney import BEGIN, FALLBACK, estimate, read_arpa, write_arpa
 from paranmt_lab.filters.language_model import LanguageModel, cut, lm_seen, perplexity, save_lm, text_hashes
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.probability import english_probability, language_probability
@@ -35,8 +27,10 @@ from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.selection import selected_ids
+from references import references
 
 pytest.importorskip('kenlm')
+SLOW = references('filters.kneser_ney')
 BITEXT = settings().resources / 'train/bitext'
 
 
@@ -68,7 +62,7 @@ SENTENCES = st.lists(st.lists(st.sampled_from('a b c d'.split()), max_size=6), m
 @given(SENTENCES, st.integers(2, 4))
 @hypothesis_settings(max_examples=60, deadline=None)
 def test_each_probability_is_the_formulas(sentences, order):
-    model, chance = estimate(sentences, order), probability_slowly(sentences, order)
+    model, chance = estimate(sentences, order), SLOW.probability_slowly(sentences, order)
     for grams, probability in zip(model.grams, model.probability):
         for words, p in zip(grams.words, probability):
             gram = tuple(model.vocabulary[i] for i in words)
@@ -122,7 +116,7 @@ def test_any_text_has_the_probability_of_the_slow_reference(tmp_path_factory, te
     save_lm(estimate(known, 3), folder, text_hashes(known), {})
     lm, table = LanguageModel(folder), read_arpa(folder / 'lm.arpa')
     for tokens in cut([*texts, 'The tram', '\0', '<s> </s> <unk>', '']):
-        assert lm.log_probability(tokens) == pytest.approx(log_probability_slowly(table, tokens, 3), abs=1e-4)
+        assert lm.log_probability(tokens) == pytest.approx(SLOW.log_probability_slowly(table, tokens, 3), abs=1e-4)
     values = perplexity([*texts, None, ''], lm)
     assert np.isnan(values).tolist() == [not t for t in cut([*texts, None, ''])]
     assert (values[~np.isnan(values)] >= 1).all()
@@ -134,7 +128,7 @@ def test_real_sentences_have_the_probability_of_the_slow_reference(tmp_path):
     train, test = cut(texts.reference[:4_000]), cut([*texts.reference[4_000:], *texts.source[4_000:]])
     save_lm(estimate(train), tmp_path, text_hashes(train), {})
     lm, table = LanguageModel(tmp_path), read_arpa(tmp_path / 'lm.arpa')
-    slowly = [log_probability_slowly(table, tokens, 3) for tokens in test]
+    slowly = [SLOW.log_probability_slowly(table, tokens, 3) for tokens in test]
     assert np.allclose([lm.log_probability(t) for t in test], slowly, rtol=1e-5)
     english, french = np.nanmedian(perplexity(test[:2_000], lm)), np.nanmedian(perplexity(test[2_000:], lm))
     assert english < french / 3

@@ -12,17 +12,20 @@ from hypothesis import example, given, settings as how, strategies as st
 
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.zoo import word_vectors
-from paranmt_lab.filters.alignment import alignment_slowly, word_alignment
-from paranmt_lab.filters.characters import character_column, character_overlap_slowly, distance_slowly, identical_slowly
-from paranmt_lab.filters.measures import ngram_overlap, overlap_slowly
+from paranmt_lab.filters.alignment import word_alignment
+from paranmt_lab.filters.characters import character_column
+from paranmt_lab.filters.measures import ngram_overlap
 from paranmt_lab.filters.scoring import BatchArguments, score, score_batch
 from paranmt_lab.filters.table import MEASURES, characters, model_kind, tokens
 from paranmt_lab.filters.tokens import TokenColumn, token_column, token_columns
-from paranmt_lab.filters.words import copied_slowly, evenness_slowly, repetition_slowly, words_slowly
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.tokens.text import tokenize
+from references import references
 
+CHARACTERS, WORDS = references('filters.characters'), references('filters.words')
+overlap_slowly = references('filters.measures').overlap_slowly
+alignment_slowly = references('filters.alignment').alignment_slowly
 NONE = float('nan')
 TINY = {'sentence_bleu': 1e-38} # a BLEU may be as small as that; an evenness of 0 has the rounding of a logarithm
 
@@ -51,10 +54,10 @@ OF_TOKENS = {
     'length_ratio': ratio, 'sentence_bleu': bleu,
     'unigram_overlap': lambda r, t: overlap_slowly(r, t, 1), 'bigram_overlap': lambda r, t: overlap_slowly(r, t, 2),
     'trigram_overlap': lambda r, t: overlap_slowly(r, t, 3),
-    'near_identity': lambda r, t: 1 - distance_slowly(r, t) / max(len(r), len(t))}
-OF_TEXTS = {'identity': identical_slowly, 'character_trigram_overlap': character_overlap_slowly}
-OF_ONE = {'length': len, 'unigram_repetition': lambda t: repetition_slowly(t, 1),
-          'trigram_repetition': lambda t: repetition_slowly(t, 3), 'word_evenness': evenness_slowly}
+    'near_identity': lambda r, t: 1 - CHARACTERS.distance_slowly(r, t) / max(len(r), len(t))}
+OF_TEXTS = {'identity': CHARACTERS.identical_slowly, 'character_trigram_overlap': CHARACTERS.character_overlap_slowly}
+OF_ONE = {'length': len, 'unigram_repetition': lambda t: WORDS.repetition_slowly(t, 1),
+          'trigram_repetition': lambda t: WORDS.repetition_slowly(t, 3), 'word_evenness': WORDS.evenness_slowly}
 
 
 def slowly(source, reference, translation):
@@ -64,7 +67,7 @@ def slowly(source, reference, translation):
              for side, x in (('reference', r), ('translation', t)) for name, f in OF_ONE.items()}
     found |= {name: f(r, t) if r and t else NONE for name, f in OF_TOKENS.items()}
     found |= {name: f(reference, translation) if r and t else NONE for name, f in OF_TEXTS.items()}
-    return found | {'copied_source': copied_slowly(s, t) if s and t else NONE}
+    return found | {'copied_source': WORDS.copied_slowly(s, t) if s and t else NONE}
 
 
 # Measures with a slow definition; one in plain Python is its own
@@ -198,7 +201,7 @@ def test_sides_that_cannot_be_compared_are_refused():
 
 
 def test_words_have_three_characters():
-    assert words_slowly(tokenize("They'll say n't to 're of café cafés 東京都 1,250 €5000")) == [
+    assert WORDS.words_slowly(tokenize("They'll say n't to 're of café cafés 東京都 1,250 €5000")) == [
         'they', 'say', 'café', 'cafés', '東京都', '250', '5000']
 
 

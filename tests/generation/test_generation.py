@@ -17,7 +17,7 @@ from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import GeneratorEngine
-from paranmt_lab.generation.search import beam_search, beam_slow, draw_samples, exhaustive, repetitions
+from paranmt_lab.generation.search import beam_search, draw_samples, repetitions
 from paranmt_lab.generation.seq2seq import AttentiveLstm
 from paranmt_lab.generation.syntax import (
     ParsePieces,
@@ -35,7 +35,9 @@ from paranmt_lab.jobs.run import Run
 from paranmt_lab.parsing.trees import top_levels
 from paranmt_lab.translate.data import EOS, UNK
 from paranmt_lab.translate.driver import translate_corpus
+from references import references
 
+SLOW = references('generation.search')
 TINY = GeneratorConfig('tiny', pieces=300, dim=24, hidden=24, steps=16, warmup=8, batch_tokens=600, learning_rate=5e-3,
                        evaluate_every=8, checkpoint_every=4, development=10, held_out={'talk': 5}, source_lang='en')
 CHILD = """
@@ -104,7 +106,7 @@ def test_a_batched_beam_of_the_network_is_the_slow_beam_of_each_sentence(network
     limits = [5, 3, 4]
     found = beam_search(network, network.begin(padded(network), width), limits, Decoding(width, width), EOS)
     for row, limit, of_one in zip(SOURCES, limits, found):
-        expected = beam_slow(after(network, torch.tensor(row)), EOS, width, limit)
+        expected = SLOW.beam_slow(after(network, torch.tensor(row)), EOS, width, limit)
         assert [f.pieces for f in of_one] == [f.pieces for f in expected]
         assert np.allclose([f.score for f in of_one], [f.score for f in expected], atol=1e-4)
 
@@ -112,7 +114,7 @@ def test_a_batched_beam_of_the_network_is_the_slow_beam_of_each_sentence(network
 def test_a_beam_that_holds_everything_finds_what_exhaustive_search_finds(network):
     found = beam_search(network, network.begin(padded(network), 450), [3] * 3, Decoding(450, 10), EOS)
     for row, of_one in zip(SOURCES, found):
-        expected = exhaustive(after(network, torch.tensor(row)), EOS, 3)[:10]
+        expected = SLOW.exhaustive(after(network, torch.tensor(row)), EOS, 3)[:10]
         assert np.allclose([f.score for f in of_one], [f.score for f in expected], atol=1e-4)
         assert [f.pieces for f in of_one] == [f.pieces for f in expected]
 

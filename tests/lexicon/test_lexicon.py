@@ -20,12 +20,13 @@ from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.lexicon import building, shards
 from paranmt_lab.lexicon.building import build_lexicon
-from paranmt_lab.lexicon.counts import count_slowly
 from paranmt_lab.lexicon.model import Lexicon, pair_scores, paraphrases
 from paranmt_lab.lexicon.ppdb import import_ppdb
 from paranmt_lab.lexicon.shards import Conditions
 from paranmt_lab.tokens.text import tokenize
+from references import references
 
+count_slowly = references('lexicon.counts').count_slowly
 ANY = Conditions(score='', least=1, unit='pair')
 
 

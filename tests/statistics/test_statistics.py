@@ -31,19 +31,20 @@ from paranmt_lab.statistics.describe import (
     domain_texts,
     domains_of,
     entropy,
-    entropy_slowly,
     long_words,
     numbered,
     parse_statistics,
     rate,
     repeated,
-    repeated_slowly,
     statistics_frame,
     word_statistics,
 )
 from paranmt_lab.statistics.idf import average_idf, open_counts, rank_counts, text_counts, wordfreq_counts, words
 from paranmt_lab.statistics.report import Questions, describe_corpus
 from paranmt_lab.tokens.text import ngrams, tokenize
+from references import references
+
+SLOW = references('statistics.describe')
 
 
 def agree(texts):
@@ -53,9 +54,9 @@ def agree(texts):
         items, packed = [ngrams(t, n) for t in tokens], numbered(tokens, n)
         assert packed.lengths.tolist() == [len(x) for x in items]
         every = [x for sentence in items for x in sentence]
-        if every: assert math.isclose(entropy(packed), entropy_slowly(every), abs_tol=1e-9)
+        if every: assert math.isclose(entropy(packed), SLOW.entropy_slowly(every), abs_tol=1e-9)
         else: assert math.isnan(entropy(packed))
-        assert repeated(packed).tolist() == [list(repeated_slowly(x)) for x in items]
+        assert repeated(packed).tolist() == [list(SLOW.repeated_slowly(x)) for x in items]
         where = {}  # a number means one n-gram, and an n-gram has one number
         for number, item in zip(packed.ids.tolist(), every): assert where.setdefault(number, item) == item
         assert len(where) == len(set(every))

@@ -28,10 +28,11 @@ from paranmt_lab.tokens.text import (
     pack,
     read_vectors,
     tokenize,
-    tokenize_slowly,
 )
+from references import references
 
 # Text dense in what the tokeniser decides on: n't, apostrophes, marks, digits, odd spaces, emoji, lone surrogates.
+tokenize_slowly = references('tokens.text').tokenize_slowly
 ODD_SPACES = "\t\n\x1c\x1f\x85\u00a0\u3000"
 TRICKY = st.text(st.sampled_from(ODD_SPACES + "nNt'’sdmlrevx_09.-  \u0301\u0345\u200b\ufe0fßİΣΑǅ½日👍\0\ud800"),
                  max_size=40)

@@ -30,10 +30,12 @@ from paranmt_lab.training.beginning import config_of, learned_pairs
 from paranmt_lab.training.config import PRESETS, train_config
 from paranmt_lab.training.data import arrays_folder, choose_pairs, prepare
 from paranmt_lab.training.loop import EncoderLearner, train
-from paranmt_lab.training.megabatch import POOLS, cosine, epoch_order, margin_loss, margin_loss_slow, mine, mine_slow
+from paranmt_lab.training.megabatch import POOLS, cosine, epoch_order, margin_loss, mine
 from paranmt_lab.training.origin import Origin
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper, ResidentStepper, stepper_kind
+from references import references
 
+SLOW = references('training.megabatch')
 BASE = train_config('whole', 'halves', model='WORD,TRIGRAM', dim=24,
                    vocabulary=500, batch_size=20, megabatch=2, epochs=8, learning_rate=0.01,
                    scramble=0.3, checkpoint_every=0, probes=6)
@@ -330,7 +332,7 @@ def test_mining_equals_the_plain_reference(n, dim, seed, pool, reference, ties, 
     segments = torch.randint(0, n, (n,), generator=rng)
     found = mine(first, second, segments, pool, reference, block)
     assert ([x.tolist() for x in found]
-            == [list(x) for x in mine_slow(first, second, segments.tolist(), pool, reference)])
+            == [list(x) for x in SLOW.mine_slow(first, second, segments.tolist(), pool, reference)])
 
 
 @limits(max_examples=60, deadline=None)
@@ -338,7 +340,7 @@ def test_mining_equals_the_plain_reference(n, dim, seed, pool, reference, ties, 
 def test_loss_equals_the_plain_reference(n, dim, seed, margin):
     a, b, p, q = vectors = torch.randn(4, n, dim, generator=torch.Generator().manual_seed(seed)).double()
     fast = margin_loss(cosine(a, b), torch.stack([cosine(a, p), cosine(b, q)]), margin)
-    assert abs(fast.item() - margin_loss_slow(*vectors.tolist(), margin)) < 1e-9
+    assert abs(fast.item() - SLOW.margin_loss_slow(*vectors.tolist(), margin)) < 1e-9
 
 
 RANKS = """
