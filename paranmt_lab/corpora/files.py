@@ -10,6 +10,7 @@ __all__ = ['MAKE_AGAIN', 'FACTS_VERSION', 'shard_file', 'shard_number', 'is_shar
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,10 +137,12 @@ FACTS_VERSION = 2 # Of `cache/files.json`, raised where a file is looked at more
 class FileFacts:
     "Rows and checksums of the files of a corpus, each looked at once."
     def __init__(self,
-        folder:Path, # Folder of the corpus
+        folder:Path,     # Folder of the corpus
+        moment:float=0., # Seconds that a listing of a folder holds
     ):
-        self.folder = folder
+        self.folder, self.moment = folder, moment
         self._entries:dict|None = None # by path, once they are read
+        self._listed:dict[Path, tuple[float, dict[str, Fact]]] = {} # folder to the time of its listing, and the facts
 
     def of(self,
         path:Path,  # A file of the corpus
@@ -160,6 +163,8 @@ class FileFacts:
         wrong:dict|None=None, # Takes the reasons of unreadable shards by file name; None: they raise
     ) -> dict[str, Fact]:     # By file name, in order
         "Facts of all shards in a folder."
+        when, facts = self._listed.get(folder, (0., {}))
+        if wrong is None and time.monotonic() - when < self.moment: return facts
         before, facts = len(self._known()), {}
         for entry in _listing(folder):
             try: facts[entry.name] = self._of(folder / entry.name, entry.stat())
@@ -167,6 +172,7 @@ class FileFacts:
                 if wrong is None: raise
                 wrong[entry.name] = str(error)
         if len(self._known()) > before: self._keep()
+        if not wrong: self._listed[folder] = time.monotonic(), facts
         return facts
 
     def forget(self):
