@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from fastcore.basics import patch
-
 from ..ground.wording import check_language, is_language
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #306d917b
@@ -41,31 +39,27 @@ class Input:
     def __repr__(self): return f'Input({self.path.name}, {self.position} of {self.size} bytes)'
 
     @property
-    def position(self): return self._raw.tell() if self._raw and not self._raw.closed else self._done
+    def position(self) -> int: return self._raw.tell() if self._raw and not self._raw.closed else self._done
 
-# %% ../../nbs/2_pairs/bitext/01_base.ipynb #510a93a3
-@patch
-def seek(self:Input,
-    position:int, # Bytes that are read
-):
-    "Take note of the position."
-    self._done = position
+    def seek(self,
+        position:int, # Bytes that are read
+    ):
+        "Take note of the position."
+        self._done = position
 
-# %% ../../nbs/2_pairs/bitext/01_base.ipynb #fd38f7d8
-@patch
-@contextmanager
-def open(self:Input) -> Iterator[BinaryIO]: # Stream of the unpacked bytes
-    "Open for reading, unpacking gzip."
-    with self.path.open('rb') as raw:
-        self._raw = raw
-        packed = raw.read(2) == b'\x1f\x8b'
-        raw.seek(0)
-        try: yield gzip.open(raw) if packed else raw
-        except (EOFError, zlib.error, gzip.BadGzipFile) as e:
-            raise BitextError(f'{self.path}: the gzip stream is damaged or cut off ({e}); '
-                              'fetch the file again') from None
-        except UnicodeError as e: raise BitextError(f'{self.path}: {e}') from None
-    self._done = self.size
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]: # Stream of the unpacked bytes
+        "Open for reading, unpacking gzip."
+        with self.path.open('rb') as raw:
+            self._raw = raw
+            packed = raw.read(2) == b'\x1f\x8b'
+            raw.seek(0)
+            try: yield gzip.open(raw) if packed else raw
+            except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+                raise BitextError(f'{self.path}: the gzip stream is damaged or cut off ({e}); '
+                                  'fetch the file again') from None
+            except UnicodeError as e: raise BitextError(f'{self.path}: {e}') from None
+        self._done = self.size
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #fd9b8e23
 LINE = 1 << 16 # Longest line in bytes
@@ -77,12 +71,12 @@ class Fault(NamedTuple):
     text: str   # What stood there
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #0781c51d
-def _skip(stream, raw, most):
+def _skip(stream:BinaryIO, raw:bytes, most:int):
     "Read on to the end of an over-long line."
     while raw and not raw.endswith(b'\n'): raw = stream.readline(most)
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #87608b33
-def _no_utf16(raw):
+def _no_utf16(raw:bytes):
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnicodeError('the text is UTF-16, expected UTF-8; convert it: iconv -f UTF-16 -t UTF-8')
 
@@ -106,9 +100,9 @@ def lines(
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #73dc9521
 LONGEST = 4_000 # Characters of a side
-_FAULTS = {'invalid UTF-8': '[\udc80-\udcff]', 'lone surrogate': '[\ud800-\udfff]', 'NUL': '\0',
-           'control character': '[\x01-\x08\x0e-\x1f\x7f]', 'replacement character U+FFFD': '\ufffd'}
-_FAULTS = {reason: re.compile(pattern) for reason, pattern in _FAULTS.items()}
+_PATTERNS = {'invalid UTF-8': '[\udc80-\udcff]', 'lone surrogate': '[\ud800-\udfff]', 'NUL': '\0',
+             'control character': '[\x01-\x08\x0e-\x1f\x7f]', 'replacement character U+FFFD': '\ufffd'}
+_FAULTS = {reason: re.compile(pattern) for reason, pattern in _PATTERNS.items()}
 _LAYOUT = re.compile('[\t-\r]+')
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #d2b2047e

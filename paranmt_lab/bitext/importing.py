@@ -22,7 +22,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastcore.basics import patch
 from rich.console import Console
 
 from .base import LONGEST, ROLES, BitextError, Fault, Input, Options, Record, Reject, checked
@@ -254,44 +253,46 @@ class ShardWriter:
     ):
         if shard_rows < 1: raise ValueError(f'{shard_rows} rows a shard: expected at least 1')
         self.corpus, self.shard_rows = corpus, shard_rows
-        self.records, self.batches, self.shard, self.rows, self.domains = [], [], 0, 0, Counter()
-        self.numbers, self.valued = {name: [] for name in measures}, Counter()
+        self.records: list[Record] = []
+        self.batches: list[pa.RecordBatch] = []
+        self.shard = 0
+        self.rows = 0
+        self.domains: Counter = Counter()  # Pairs of each domain
+        self.numbers: dict[str, list] = {name: [] for name in measures}
+        self.valued: Counter = Counter()   # Pairs that have a value, by measure
 
-# %% ../../nbs/2_pairs/bitext/04_importing.ipynb #532cecb9
-@patch
-def add(self:ShardWriter,
-    record:Record, # A pair
-):
-    "Take a record; write when a shard is full."
-    self.records.append(record)
-    self.rows += 1
-    if len(self.records) == 8192: self.pack()
-    if self.rows % self.shard_rows == 0: self.flush()
+    def add(self,
+        record:Record, # A pair
+    ):
+        "Take a record; write when a shard is full."
+        self.records.append(record)
+        self.rows += 1
+        if len(self.records) == 8192: self.pack()
+        if self.rows % self.shard_rows == 0: self.flush()
 
-# %% ../../nbs/2_pairs/bitext/04_importing.ipynb #7be0b896
-@patch
-def pack(self:ShardWriter):
-    "Turn the collected records into an Arrow batch."
-    if not self.records: return
-    self.batches.append(_batch(self.records))
-    self.domains.update(r.corpus for r in self.records)
-    for name, numbers in self.numbers.items():
-        numbers += (values := [r.measures[name] for r in self.records])
-        self.valued[name] += len(values) - values.count(None)
-    self.records = []
+    def pack(self):
+        "Turn the collected records into an Arrow batch."
+        if not self.records: return
+        self.batches.append(_batch(self.records))
+        self.domains.update(r.corpus for r in self.records)
+        for name, numbers in self.numbers.items():
+            values = [(r.measures or {})[name] for r in self.records]
+            numbers += values
+            self.valued[name] += len(values) - values.count(None)
+        self.records = []
 
-# %% ../../nbs/2_pairs/bitext/04_importing.ipynb #bb04f5e0
-@patch
-def flush(self:ShardWriter):
-    "Write the collected rows as a shard."
-    self.pack()
-    if not self.batches: return
-    table, numbers = pa.Table.from_batches(self.batches), self.numbers
-    for name in set(numbers) & set(PAIRS.names):
-        table = table.append_column(name, pa.array(numbers[name], pa.float32()))
-    self.corpus.write_pairs(self.shard, table)
-    for name in set(numbers) - set(PAIRS.names): self.corpus.write_measure(name, self.shard, numbers[name])
-    self.shard, self.batches, self.numbers = self.shard + 1, [], {name: [] for name in numbers}
+    def flush(self):
+        "Write the collected rows as a shard."
+        self.pack()
+        if not self.batches: return
+        table, numbers = pa.Table.from_batches(self.batches), self.numbers
+        for name in set(numbers) & set(PAIRS.names):
+            table = table.append_column(name, pa.array(numbers[name], pa.float32()))
+        self.corpus.write_pairs(self.shard, table)
+        for name in set(numbers) - set(PAIRS.names): self.corpus.write_measure(name, self.shard, numbers[name])
+        self.shard += 1
+        self.batches = []
+        self.numbers = {name: [] for name in numbers}
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #dc92fa5b
 class RejectWriter:

@@ -9,10 +9,9 @@ __all__ = ['charset', 'TmxUnits', 'languages_of_tmx', 'read_tmx']
 import codecs
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 from xml.parsers import expat
-
-from fastcore.basics import patch
 
 from .base import BitextError, Fault, Input, Options
 from ..ground.wording import is_language, plain_language
@@ -42,83 +41,82 @@ class TmxUnits:
         longest:int,                # Characters of a segment that are kept
     ):
         self.languages, self.longest = languages, longest
-        self.done, self.unit, self.role, self.text = deque(), {}, None, None
+        self.done: deque = deque()  # Units that are complete, and faults
+        self.unit: dict[str|None, str] = {}
+        self.role: str|None = None  # Of the current language
+        self.text: list[str]|None = None  # Pieces of the current segment
         self.size = self.codes = self.start = 0
-        self.broken, self.open, self.before = '', [], 0  # `open`: elements; `before`: lines of earlier parsers
+        self.broken = ''
+        self.open: list[str] = []   # Elements
+        self.before = 0             # Lines of earlier parsers
 
-# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #427453d8
-@patch
-def _role_of(self:TmxUnits, attributes):
+    def open_tag(self,
+        name:str,        # Element
+        attributes:dict, # Its attributes
+        line:int,        # Where it begins
+    ):
+        "An element begins."
+        if name == 'tu' and 'tu' in self.open: raise _OpenUnit('<tu> is not closed')
+        self.open.append(name)
+        if len(self.open) > 64: raise BitextError(f'elements nested deeper than 64 at line {line}: no TMX')
+        if name == 'tu': self.unit, self.start, self.broken = {}, line, ''
+        elif name == 'tuv': self.role = _role_of(self.languages, attributes)
+        elif name == 'seg' and self.role: self.text, self.size = [], 0
+        elif name in _CODES: self.codes += 1
+
+    def data(self,
+        text:str, # A piece of text
+    ):
+        "Text inside an element."
+        if self.text is None or self.codes or self.size > self.longest: return
+        self.text.append(text[:self.longest + 1])
+        self.size += len(text)
+
+    def close_tag(self,
+        name:str, # Element
+    ):
+        "An element ends."
+        self.open.pop()
+        if name == 'seg' and self.text is not None:
+            self.unit.setdefault(self.role, ''.join(self.text))
+            self.text = None
+        elif name in _CODES: self.codes -= 1
+        elif name == 'tu': self.done.append(_judged(self))
+
+# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #7d4a54a4
+def _role_of(languages:dict[str, str], attributes:dict) -> str|None:
+    "The role of a variant's language."
     lang = (attributes.get('xml:lang') or attributes.get('lang') or '').lower().replace('_', '-')
-    return next((role for code, role in self.languages.items() if lang == code or lang.startswith(code + '-')), None)
+    return next((role for code, role in languages.items() if lang == code or lang.startswith(code + '-')), None)
 
-# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #82f76f4a
-@patch
-def open_tag(self:TmxUnits,
-    name:str,        # Element
-    attributes:dict, # Its attributes
-    line:int,        # Where it begins
-):
-    "An element begins."
-    if name == 'tu' and 'tu' in self.open: raise _OpenUnit('<tu> is not closed')
-    self.open.append(name)
-    if len(self.open) > 64: raise BitextError(f'elements nested deeper than 64 at line {line}: no TMX')
-    if name == 'tu': self.unit, self.start, self.broken = {}, line, ''
-    elif name == 'tuv': self.role = self._role_of(attributes)
-    elif name == 'seg' and self.role: self.text, self.size = [], 0
-    elif name in _CODES: self.codes += 1
-
-# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #270930bd
-@patch
-def data(self:TmxUnits,
-    text:str, # A piece of text
-):
-    "Text inside an element."
-    if self.text is None or self.codes or self.size > self.longest: return
-    self.text.append(text[:self.longest + 1])
-    self.size += len(text)
-
-# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #cdc4fe60
-@patch
-def close_tag(self:TmxUnits,
-    name:str, # Element
-):
-    "An element ends."
-    self.open.pop()
-    if name == 'seg' and self.text is not None:
-        self.unit.setdefault(self.role, ''.join(self.text))
-        self.text = None
-    elif name in _CODES: self.codes -= 1
-    elif name == 'tu': self.done.append(self._finished())
-
-# %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #c7fb2475
-@patch
-def _finished(self:TmxUnits):
-    missing = [code for code, role in self.languages.items() if role not in self.unit]
-    why = self.broken or (missing and f"no segment in {' or '.join(missing)}")
-    if why: return Fault(self.start, why, '\t'.join(self.unit.values()))
-    return self.start, {role: self.unit[role] for role in self.languages.values()}
+def _judged(units:TmxUnits) -> tuple[int, dict]|Fault:
+    "Line and segments of the unit that ends, or its fault."
+    missing = [code for code, role in units.languages.items() if role not in units.unit]
+    why = units.broken or (missing and f"no segment in {' or '.join(missing)}")
+    if why: return Fault(units.start, why, '\t'.join(units.unit.values()))
+    return units.start, {role: units.unit[role] for role in units.languages.values()}
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #a9f76b7b
-def _refuse(*_):
+def _refuse(*_:object):
     raise BitextError('the file declares XML entities, which are refused; expand them first: xmllint --noent')
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #ddd6a907
-def _parser(units):
+def _parser(units:TmxUnits) -> expat.XMLParserType:
+    "An Expat parser that calls the collector."
     parser = expat.ParserCreate('utf-8')
     parser.buffer_text = True
-    def _begun(name, attributes): units.open_tag(name, attributes, units.before + parser.CurrentLineNumber)
+    def _begun(name:str, attributes:dict): units.open_tag(name, attributes, units.before + parser.CurrentLineNumber)
     parser.StartElementHandler = _begun
     parser.EndElementHandler, parser.CharacterDataHandler = units.close_tag, units.data
     parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = parser.ExternalEntityRefHandler = _refuse
-    def _skipped(name, is_parameter): units.broken = f'unknown entity &{name[:40]};'
+    def _skipped(name:str, is_parameter:bool): units.broken = f'unknown entity &{name[:40]};'
     parser.SkippedEntityHandler = _skipped
     return parser
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #41060ea1
 _NO_XML = re.compile('[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]')
 
-def _declared(head, file):
+def _declared(head:bytes, file:Input) -> str:
     "The character set by byte-order mark or XML declaration."
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)): return 'utf-16'
     match = re.match(rb'(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,99}encoding=["\']([\w.:-]+)', head)
@@ -126,7 +124,7 @@ def _declared(head, file):
     return 'utf-8-sig' if name == 'utf-8' else name
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #cad2cb7a
-def _decoded(stream, file):
+def _decoded(stream:BinaryIO, file:Input) -> Iterator[str]:
     "Text that XML allows, 64 KB at a time."
     head = stream.read(1 << 16)
     decoder = codecs.getincrementaldecoder(_declared(head, file))('replace')
@@ -150,7 +148,7 @@ def languages_of_tmx(
 _UNIT, _CUT = re.compile(r'<tu[\s>]'), re.compile(r'(?=<tu[\s>]|</(?:body|tmx)\s*>)')
 _NEWLINE = re.compile(r'\r\n?|\n')
 
-def _pieces(texts):
+def _pieces(texts:Iterable[str]) -> Iterator[str]:
     "The text cut before each unit and before the end of all; of what has no cut, a megabyte at most."
     rest = ''
     for text in texts:
@@ -164,8 +162,12 @@ def _pieces(texts):
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #326ec514
 class _Feed:
     "Feeds a TMX file to Expat, and to another parser behind a unit that is no XML."
-    def __init__(self, units):
-        self.units, self.parser, self.size, self.line, self.is_skipping = units, _parser(units), 0, 1, False
+    def __init__(self, units:TmxUnits):
+        self.units = units
+        self.parser = _parser(units)
+        self.size = 0   # Bytes given to this parser
+        self.line = 1   # Of the file
+        self.is_skipping = False
 
     def restart(self):
         "Go on with a parser that is inside the same elements, outside of any unit."
@@ -175,18 +177,18 @@ class _Feed:
         self.parser, self.size = _parser(units), 0
         self.parse(''.join(f'<{name}>' for name in outer))
 
-    def parse(self, text, is_last=False):
+    def parse(self, text:str, is_last:bool=False):
         "Hand a piece to the parser."
         data = text.encode()
         self.size += len(data)
         self.parser.Parse(data, is_last)
         if self.size - self.parser.CurrentByteIndex > 1 << 20: raise BitextError('a tag longer than a megabyte')
 
-    def set_aside(self, line, reason, text):
+    def set_aside(self, line:int, reason:str, text:str):
         "Note a unit that is no XML."
         self.units.done.append(Fault(line, reason, text))
 
-    def unit(self, text):
+    def unit(self, text:str):
         "Parse a piece; a unit that is no XML is set aside."
         units, is_unit = self.units, bool(_UNIT.match(text))
         try: self.parse(text)
@@ -200,7 +202,7 @@ class _Feed:
             self.set_aside(self.line if is_unit else units.start, reason, text[:units.longest].strip())
             self.is_skipping = True
 
-    def __call__(self, text):
+    def __call__(self, text:str):
         "Parse a piece, unless it belongs to a unit that was set aside."
         if self.is_skipping and _CUT.match(text):
             self.restart()
@@ -210,7 +212,7 @@ class _Feed:
         else: self.line += len(_NEWLINE.findall(text))
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #bf0ff256
-def _fed(feed, stream, file):
+def _fed(feed:_Feed, stream:BinaryIO, file:Input) -> Iterator[None]:
     "Feed the file piece by piece, with the errors named after the file."
     try:
         for piece in _pieces(_decoded(stream, file)): yield feed(piece)

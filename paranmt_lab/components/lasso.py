@@ -48,8 +48,8 @@ def outline_of(
     message:object, # Corners as the browser sent them
 ) -> Outline|None: # None without a shape
     "The outline of a message from the browser."
-    is_shape = isinstance(message, list) and 3 <= len(message) <= CORNERS
-    if not is_shape or any(not isinstance(c, list) or len(c) != 2 for c in message): return None
+    if not isinstance(message, list) or not 3 <= len(message) <= CORNERS: return None
+    if any(not isinstance(c, list) or len(c) != 2 for c in message): return None
     corners = tuple((float(f'{x:.6g}'), float(f'{y:.6g}')) for x, y in message)
     return Outline(map_id, corners) if np.isfinite(corners).all() else None
 

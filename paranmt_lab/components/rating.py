@@ -12,7 +12,6 @@ from difflib import SequenceMatcher
 from uuid import uuid4
 
 import pandas as pd
-from fastcore.basics import patch
 
 from ..annotation.adjudication import adjudicate, adjudicated, in_dispute
 from ..annotation.answers import comment, discard, retract, revise, skip, submit, undo
@@ -44,7 +43,7 @@ def differences(
     return first, second
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #e9836518
-def _joined(pieces):
+def _joined(pieces:list[tuple[str, bool]]) -> list[tuple[str, bool]]:
     "Neighbours of one kind become one piece."
     groups = []
     for text, differs in pieces:
@@ -80,6 +79,14 @@ def carry_out(
     if act == 'skip': return skip(*own, token)
     if act == 'comment': return comment(*own, _field(message, 'text', str), token)
     return (discard if act == 'discard' else retract)(*own, _field(message, 'reason', str), token)
+
+# %% ../../nbs/6_showing/components/03_rating.ipynb #ad232811
+def _answer(log:EventLog, campaign:str, annotator:str, number:int) -> pd.Series:
+    "The answer of a rater by its number."
+    answers = answer_list(log, campaign, annotator).set_index('number')
+    if number in answers.index: return answers.loc[number]
+    there = f'they are numbered from 1 to {len(answers)}' if len(answers) else 'there are none yet'
+    raise Refused(f'You have no answer {number}: {there}. Nothing was changed')
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #31e00c40
 @dataclass
@@ -121,34 +128,27 @@ class Desk:
         if answer.kind != 'commented': self.own = None
         return dict(text=answer.message, kind=answer.kind, good=answer.counted, right=answer.right, item=answer.item)
 
-# %% ../../nbs/6_showing/components/03_rating.ipynb #ec394288
-@patch
-def go_back(self:Desk,
-    number:int, # Of an answer of this rater, as `answer_list` counts them
-) -> dict:      # text, kind, good, item
-    "Show an answered pair again, or have one that was skipped."
-    answers = answer_list(self.log, self.campaign, self.annotator).set_index('number')
-    if number not in answers.index:
-        there = f'they are numbered from 1 to {len(answers)}' if len(answers) else 'there are none yet'
-        raise Refused(f'You have no answer {number}: {there}. Nothing was changed')
-    answer = answers.loc[number]
-    item = int(answer['item'])
-    if answer.state in ('rated', 'discarded'): self.own = item
-    else:
-        take_up(self.log, self.campaign, self.annotator, item)
-        self.own = None
-    return dict(text='', kind='back', good=True, item=item)
+    def go_back(self,
+        number:int, # Of an answer of this rater, as `answer_list` counts them
+    ) -> dict:      # text, kind, good, item
+        "Show an answered pair again, or have one that was skipped."
+        answer = _answer(self.log, self.campaign, self.annotator, number)
+        item = int(answer['item'])
+        if answer.state in ('rated', 'discarded'): self.own = item
+        else:
+            take_up(self.log, self.campaign, self.annotator, item)
+            self.own = None
+        return dict(text='', kind='back', good=True, item=item)
 
-@patch
-def leave_own(self:Desk) -> dict: # text, kind, good
-    "Return to the current pair."
-    self.own = None
-    return dict(text='', kind='returned', good=True)
+    def leave_own(self) -> dict: # text, kind, good
+        "Return to the current pair."
+        self.own = None
+        return dict(text='', kind='returned', good=True)
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #c8def547
 _OWN_ACTS = ['revise', 'retract', 'comment', 'back', 'return']
 
-def _own_data(desk):
+def _own_data(desk:Desk) -> dict|None:
     "The pair that a rater went back to, with their answer; None where there is none, or none any more."
     if desk.own is None: return None
     answers = answer_list(desk.log, desk.campaign, desk.annotator)
@@ -164,26 +164,29 @@ def _own_data(desk):
     return texts | dict(item=desk.own, training=False, comment=text['comment'] or '', own=own, can=_OWN_ACTS)
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #02aff595
-def _standing(p:Progress): return dict(done=p.done, left=p.left, pace=p.pace, time_left=p.time_left)
+def _standing(p:Progress) -> dict: return dict(done=p.done, left=p.left, pace=p.pace, time_left=p.time_left)
 
-def _seat(act, desk): return f'You are {act} as {visible(desk.annotator)} in {visible(desk.campaign)}'
+def _seat(act:str, desk:Desk) -> str: return f'You are {act} as {visible(desk.annotator)} in {visible(desk.campaign)}'
 
-def _texts(pair):
+def _texts(pair:dict) -> dict:
     "The texts of a pair as the card shows them: invisible characters made visible, tabs and line ends as they are."
     text = {name: pair[name] and visible(pair[name], '\t\n') for name in TEXTS}
     return text | dict(zip(('reference', 'translation'), differences(text['reference'], text['translation'])))
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #f5632cee
+def _surroundings(desk:Desk) -> dict:
+    "The fields of the card around the pair."
+    place = desk.log, desk.campaign, desk.annotator
+    return dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, heard=desk.heard, reasons=list(REASONS),
+                standing=_standing(progress(*place)), answers=answer_count(*place))
+
 def card_data(
     desk:Desk,  # A rater's place
 ) -> dict:      # What the card shows, as JSON can hold it
     "The current pair, the progress, and the outcome of the last message."
-    place = desk.log, desk.campaign, desk.annotator
-    own = _own_data(desk)
-    now = own or next_item(*place)
-    data = dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, heard=desk.heard, reasons=list(REASONS),
-                standing=_standing(progress(*place)), answers=answer_count(*place))
-    if own: return data | own
+    if own := _own_data(desk): return _surroundings(desk) | own
+    now = next_item(desk.log, desk.campaign, desk.annotator)
+    data = _surroundings(desk)
     if isinstance(now, Empty): return data | dict(empty=asdict(now))
     return data | _texts(asdict(now)) | dict(item=now.item, training=now.training, comment=now.comment)
 
@@ -217,8 +220,8 @@ def dispute_data(
     waiting = in_dispute(chair.log, chair.campaign, but=chair.annotator)['item']
     n_decisions = len(adjudicated(chair.log, chair.campaign))
     standing = dict(done=n_decisions, left=len(waiting), pace=None, time_left=None)
-    data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, heard=chair.heard, standing=standing)
-    data['can'] = ['rate', 'skip']
+    data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, heard=chair.heard, standing=standing,
+                can=['rate', 'skip'])
     left = [int(item) for item in waiting if item not in chair.passed]
     if not left: return data | dict(empty=dict(message='No disputes are left for you to decide.'))
     pair = _texts(item_texts(chair.log, chair.campaign, left[0]))

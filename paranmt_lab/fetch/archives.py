@@ -16,8 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-
-from fastcore.basics import patch
+from typing import IO, NoReturn, Protocol
 
 # %% ../../nbs/0_ground/fetch/02_archives.ipynb #fc26ff08
 LARGEST = 8 << 30   # bytes that a member may unpack to
@@ -29,14 +28,14 @@ class ArchiveError(ValueError):
     "An archive that cannot be used, and why."
 
 @contextmanager
-def _intact(name):
+def _intact(name:object) -> Iterator[None]:
     "Name the file or member in errors of unpacking; errors of the disk stay as they are."
     try: yield
     except _DAMAGES as e:
         if getattr(e, 'errno', None): raise
         raise ArchiveError(f'{name} is damaged ({e}); delete the file and fetch it again') from None
 
-def _is_safe(name):
+def _is_safe(name:str) -> bool:
     "Whether a path stays in its folder."
     path = PurePosixPath(name.replace('\\', '/'))
     drive = len(name) > 1 and name[1] == ':'
@@ -46,11 +45,14 @@ def _is_safe(name):
 class Limited(io.RawIOBase):
     "A stream that ends with an error where it grows too large."
     def __init__(self,
-        stream,     # Binary stream
-        most:int,   # Bytes that it may have
-        name:str,   # What it is, for the error
+        stream:IO[bytes]|io.BufferedIOBase, # Binary stream
+        most:int,  # Bytes that it may have
+        name:str,  # What it is, for the error
     ):
-        self.stream, self.left, self.most, self.name = stream, most, most, name
+        self.stream = stream
+        self.most = most
+        self.left = most
+        self.name = name
 
     def readable(self) -> bool: # True
         "It can be read."
@@ -66,6 +68,73 @@ class Limited(io.RawIOBase):
         buffer[:len(data)] = data
         return len(data)
 
+# %% ../../nbs/0_ground/fetch/02_archives.ipynb #439090f5
+_Stream = IO[bytes] | io.BufferedIOBase
+
+class _Members(Protocol):
+    "The members of a file."
+    names:list[str] # Paths
+    def open(self, name:str, most:int) -> _Stream:
+        "A member as a stream, unless it is a link or too large."
+
+def _refuse(path:Path, name:str, why:str) -> NoReturn:
+    raise ArchiveError(f'{path}: {name} {why}; it is refused')
+
+class _Zip:
+    "The members of a zip file."
+    def __init__(self, path:Path):
+        self.file = zipfile.ZipFile(path)
+        self.path = path
+        self.names = self.file.namelist()
+
+    def open(self, name:str, most:int) -> _Stream:
+        "A member as a stream, unless it is a link or too large."
+        member = self.file.getinfo(name)
+        if (member.external_attr >> 16) & 0o170000 == 0o120000: _refuse(self.path, name, 'is a link')
+        if member.file_size > most:
+            _refuse(self.path, name, f'unpacks to {member.file_size:,} bytes, at most {most:,}')
+        return self.file.open(member)
+
+class _Tar:
+    "The members of a tar file, perhaps compressed."
+    def __init__(self, path:Path):
+        self.file = tarfile.open(path)
+        self.path = path
+        self.names = self.file.getnames()
+
+    def open(self, name:str, most:int) -> _Stream:
+        "A member as a stream, unless it is a link or too large."
+        member = self.file.getmember(name)
+        stream = self.file.extractfile(member) if member.isfile() else None
+        if stream is None: _refuse(self.path, name, 'is a link or no file')
+        if member.size > most: _refuse(self.path, name, f'unpacks to {member.size:,} bytes, at most {most:,}')
+        return stream
+
+class _Single:
+    "A file that is no archive of several, perhaps compressed."
+    def __init__(self, path:Path):
+        self.path = path
+        self.names = [path.name]
+
+    def open(self, name:str, most:int) -> _Stream:
+        "The whole file as a stream; it does not say how much it unpacks to."
+        begin = _first_bytes(self.path)
+        if begin[:2] == b'\x1f\x8b': return gzip.open(self.path)
+        return bz2.open(self.path) if begin == b'BZh' else self.path.open('rb')
+
+# %% ../../nbs/0_ground/fetch/02_archives.ipynb #7f52884b
+def _first_bytes(path:Path) -> bytes:
+    "The three bytes that say how a file is compressed."
+    with path.open('rb') as file: return file.read(3)
+
+def _members_of(path:Path) -> _Members:
+    "The members of a file, by its content."
+    if not _first_bytes(path): raise EOFError('it is empty')
+    if zipfile.is_zipfile(path): return _Zip(path)
+    if tarfile.is_tarfile(path): return _Tar(path)
+    if _first_bytes(path) == b'PK\3': raise EOFError('the list of its members is missing')
+    return _Single(path)
+
 # %% ../../nbs/0_ground/fetch/02_archives.ipynb #92d1b00c
 class Archive:
     "A downloaded file and its members."
@@ -76,86 +145,35 @@ class Archive:
         self.path = Path(path)
         self.most = min(largest, max(RATIO * self.path.stat().st_size, 1 << 20))
         with _intact(self.path):
-            if not self._first(): raise EOFError('it is empty')
-            self.zip = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
-            self.tar = tarfile.open(path) if not self.zip and tarfile.is_tarfile(path) else None
-            if not self.zip and self._first() == b'PK\3': raise EOFError('the list of its members is missing')
-            self.names = self._names()
+            self.members = _members_of(self.path)
+            self.names = self.members.names
         if hostile := [name for name in self.names if not _is_safe(name)]:
             raise ArchiveError(f'{path} holds the path {hostile[0]!r}, which leads out of its folder; it is refused')
 
-    def _first(self):
-        "The three bytes that say how a file is compressed."
-        with self.path.open('rb') as file: return file.read(3)
+    def find(self,
+        end:str,   # End of the member's path, beginning with a folder or the file's name
+    ) -> str:      # Its whole path
+        "The one member with a path of that end."
+        hidden = lambda name: name.startswith('__MACOSX/') or PurePosixPath(name).name.startswith('._')
+        matches = [name for name in self.names if f'/{name}'.endswith(f'/{end}') and not hidden(name)]
+        if isinstance(self.members, _Single): matches = self.names
+        if len(matches) == 1: return matches[0]
+        raise ArchiveError(f"{self.path}: {len(matches)} members end with {end!r}, expected one; there are "
+                           f"{', '.join(self.names[:8])}")
 
-    def _names(self):
-        "Paths of the members."
-        if self.zip: return self.zip.namelist()
-        return self.tar.getnames() if self.tar else [self.path.name]
+    @contextmanager
+    def open(self,
+        end:str='',  # End of the member's path
+    ) -> Iterator[io.BufferedReader]: # Its bytes, unpacked
+        "Read a member."
+        name = self.find(end)
+        whole = f'{self.path}: {name}'
+        with _intact(whole): stream = self.members.open(name, self.most)
+        with stream, io.BufferedReader(Limited(stream, self.most, whole), 1 << 16) as file: yield file
 
-# %% ../../nbs/0_ground/fetch/02_archives.ipynb #789f7363
-@patch
-def find(self:Archive,
-    end:str,   # End of the member's path, beginning with a folder or the file's name
-) -> str:      # Its whole path
-    "The one member with a path of that end."
-    hidden = lambda name: name.startswith('__MACOSX/') or PurePosixPath(name).name.startswith('._')
-    matches = [name for name in self.names if f'/{name}'.endswith(f'/{end}') and not hidden(name)]
-    if not (self.zip or self.tar): matches = self.names
-    if len(matches) == 1: return matches[0]
-    raise ArchiveError(f"{self.path}: {len(matches)} members end with {end!r}, expected one; there are "
-                       f"{', '.join(self.names[:8])}")
-
-# %% ../../nbs/0_ground/fetch/02_archives.ipynb #0845191a
-@patch
-def _check_size(self:Archive, name, size):
-    "Refuse a member that says it is too large."
-    if size > self.most:
-        raise ArchiveError(f'{self.path}: {name} unpacks to {size:,} bytes, at most {self.most:,}; it is refused')
-
-@patch
-def _open_zip(self:Archive, name):
-    "A member of a zip file."
-    assert self.zip is not None
-    member = self.zip.getinfo(name)
-    if (member.external_attr >> 16) & 0o170000 == 0o120000:
-        raise ArchiveError(f'{self.path}: {name} is a link; it is refused')
-    self._check_size(name, member.file_size)
-    return self.zip.open(member)
-
-@patch
-def _open_tar(self:Archive, name):
-    "A member of a tar file."
-    assert self.tar is not None
-    member = self.tar.getmember(name)
-    if not member.isfile(): raise ArchiveError(f'{self.path}: {name} is a link or no file; it is refused')
-    self._check_size(name, member.size)
-    return self.tar.extractfile(member)
-
-@patch
-def _open_single(self:Archive, name):
-    "A file that is no archive of several, perhaps compressed."
-    begin = self._first()
-    if begin[:2] == b'\x1f\x8b': return gzip.open(self.path)
-    return bz2.open(self.path) if begin == b'BZh' else self.path.open('rb')
-
-# %% ../../nbs/0_ground/fetch/02_archives.ipynb #a6b3f1eb
-@patch
-@contextmanager
-def open(self:Archive,
-    end:str='',  # End of the member's path
-) -> Iterator[io.BufferedReader]: # Its bytes, unpacked
-    "Read a member."
-    name = self.find(end)
-    opener = self._open_zip if self.zip else self._open_tar if self.tar else self._open_single
-    whole = f'{self.path}: {name}'
-    with _intact(whole): stream = opener(name)
-    with stream, io.BufferedReader(Limited(stream, self.most, whole), 1 << 16) as file: yield file
-
-@patch
-def text(self:Archive,
-    end:str='',           # End of the member's path
-    encoding:str='utf-8', # Of the text
-) -> str:                 # The whole member
-    "A small member as text."
-    with self.open(end) as file: return file.read().decode(encoding)
+    def text(self,
+        end:str='',           # End of the member's path
+        encoding:str='utf-8', # Of the text
+    ) -> str:                 # The whole member
+        "A small member as text."
+        with self.open(end) as file: return file.read().decode(encoding)

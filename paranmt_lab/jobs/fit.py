@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOMENTS', 'inverse_sqrt', 'linear_end', 'EarlyStopping', 'MovingAverage', 'WeightMean', 'Position', 'Figures',
-           'Learner', 'Plan', 'Training', 'fit']
+           'Learner', 'Plan', 'Means', 'TrainingState', 'TrainingFigures', 'Training', 'fit']
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #734c52d7
 import math
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 
 from .progress import Progress
@@ -70,14 +69,13 @@ class MovingAverage:
         self.weights, self.decay = weights, decay
         self.mean = {name: w.detach().clone() for name, w in weights.items()}
 
-@patch
-@torch.no_grad()
-def update(self:MovingAverage,
-    step:int, # Number of the step, from 1
-):
-    "Take the weights after a step into the average."
-    decay = min(self.decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_(list(self.mean.values()), list(self.weights.values()), 1 - decay)
+    @torch.no_grad()
+    def update(self,
+        step:int, # Number of the step, from 1
+    ):
+        "Take the weights after a step into the average."
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.mean.values()), list(self.weights.values()), 1 - decay)
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #84f193d9
 MOMENTS = 100 # Most moments that a mean is taken of
@@ -170,49 +168,204 @@ class Plan:
         if bool(self.steps) == bool(self.epochs):
             raise ValueError(f'steps = {self.steps} and epochs = {self.epochs}: a training goes by one of them')
 
-# %% ../../nbs/0_ground/jobs/06_fit.ipynb #a1055a79
-class Training:
-    "A learner at work on a run."
-    progress:Progress            # Where the count is shown, from `begin` on
-    since:tuple[float, int]      # Time of the latest line of metrics, and units done by then
-    weight:float                 # Number of things summed since that line
-    saved_position:Position|None # Position of the latest checkpoint; None before the first
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #5b8b3c7f
+class Means:
+    "Means of the steps' figures since the latest line of metrics, and the speed."
+    def __init__(self,
+        unit:str, # Name of the units of work, for the speed
+    ):
+        self.unit = unit
+        self.clear()
+        self.begin(Position())
 
+    def clear(self):
+        "Forget the figures."
+        self.sums: dict[str, float] = {}
+        self.weight: float = 0
+
+    def begin(self,
+        at:Position, # Where the training is
+    ):
+        "Measure the speed from now on."
+        self.start = time.time()
+        self.first = at.done
+
+    def leave_out(self,
+        seconds:float, # Of an evaluation
+    ):
+        "Leave a time out of the speed."
+        self.start += seconds
+
+    def add(self,
+        figures:Figures, # Of an optimiser step
+    ):
+        "Take in a step."
+        for name, value in figures.sums.items(): self.sums[name] = self.sums.get(name, 0.) + value
+        self.weight += figures.weight
+
+    def line(self,
+        at:Position, # Where the training is
+    ) -> dict[str, float]: # By name
+        "Means of the steps since the line before, and the speed."
+        means = {name: value / self.weight for name, value in self.sums.items()}
+        start, first = self.start, self.first
+        self.begin(at)
+        self.clear()
+        return means | {f'{self.unit}_per_second': (at.done - first) / max(self.start - start, 1e-9)}
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #2dc163b5
+_EARLIER = dict(at='batch', mega='batch', pairs='done') # Counters of earlier checkpoints
+
+def _is_tensor(value:object) -> bool: return hasattr(value, 'detach')
+
+class TrainingState:
+    "A learner at work on a run, as far as a checkpoint keeps it."
     def __init__(self,
         learner:Learner,     # What learns
         run:Run,             # Where files go
         plan:Plan,           # How long, and what beside the steps
         processes:Processes, # Those that train together
     ):
-        self.learner, self.run, self.plan, self.processes = learner, run, plan, processes
-        self.at, self.watch = learner.at, EarlyStopping(plan.patience)
-        self.sums, self.weight, self.stopped = {}, 0, False
-        self.saved, self.saved_position = time.time(), None
+        self.learner = learner
+        self.run = run
+        self.plan = plan
+        self.processes = processes
+        self.at = learner.at
+        self.watch = EarlyStopping(plan.patience)
+        self.means = Means(plan.unit)
+        self.stopped = False # By a request
+        self.last_save = time.time()
+        self.saved_position: Position|None = None # Of the latest checkpoint
 
+    def save(self):
+        "Write a checkpoint, unless the last one is of this position."
+        if self.processes.first and self.saved_position != self.at:
+            state = self.learner.state_dict()
+            tensors = {k: v for k, v in state.items() if _is_tensor(v)}
+            facts = {k: v for k, v in state.items() if not _is_tensor(v)}
+            watch = dict(best=self.watch.best if math.isfinite(self.watch.best) else None, waited=self.watch.waited)
+            means = dict(sums=self.means.sums, weight=self.means.weight)
+            self.run.save_checkpoint(tensors, facts | asdict(self.at) | watch | means)
+        self.last_save = time.time()
+        self.saved_position = replace(self.at)
+
+    def restore(self):
+        "Go back to the run's checkpoint, where there is one."
+        state = self.learner.state_dict()
+        shapes = {k: tuple(v.shape) for k, v in state.items() if _is_tensor(v)}
+        keys = [*(k for k in state if k not in shapes), 'step', 'best', 'waited']
+        if (checkpoint := self.run.checkpoint(shapes, keys)) is None: return
+        tensors, state = checkpoint
+        state = {_EARLIER.get(k, k): v for k, v in state.items()}
+        for name in asdict(self.at): setattr(self.at, name, state.get(name, state['step']))
+        best = -math.inf if state['best'] is None else state['best']
+        self.watch = EarlyStopping(self.plan.patience, best, state['waited'])
+        if isinstance(state.get('sums'), dict): self.means.sums, self.means.weight = state['sums'], state['weight']
+        self.learner.load_state_dict(tensors | state)
+        self.saved_position = replace(self.at)
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #1e052496
+class TrainingFigures(TrainingState):
+    "A training that counts its steps, logs their figures, and evaluates the learner."
+    def begin(self,
+        progress:Progress, # Where the count is shown
+    ):
+        "Begin the first line of metrics."
+        self.progress = progress
+        self.means.begin(self.at)
+
+    def count(self,
+        figures:Figures, # Of an optimiser step
+    ):
+        "Count a step, and log a line where it is due."
+        self.means.add(figures)
+        self.at.step += 1
+        self.at.done += figures.done
+        loss = next(iter(self.means.sums))
+        self.progress.advance(figures.done, **{loss: self.means.sums[loss] / self.means.weight})
+        if self.plan.log_every and self.at.step % self.plan.log_every == 0: self.log(self.means.line(self.at))
+
+    def log(self,
+        figures:dict, # Named figures
+    ):
+        "Write a line of metrics."
+        if self.processes.first: self.run.log(self.at.step, **self.learner.moment() | figures)
+
+    def evaluate(self,
+        counts:bool=True, # Whether it decides anything; else it is only logged
+    ):
+        "Measure the learner, and save the model to keep."
+        began, first = time.time(), self.processes.first
+        line = {} if self.plan.log_every else self.means.line(self.at)
+        figures = self.learner.evaluate() if first else {}
+        self.log(figures | line)
+        self.progress.advance(0, **{k: v for k, v in figures.items() if isinstance(v, float)})
+        score = self.processes.broadcast(next(iter(figures.values()), math.nan))
+        if counts and (self.watch.better(score) or not self.plan.patience) and first:
+            self.learner.save(self.run.folder / self.plan.model)
+        self.means.leave_out(time.time() - began)
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #efc6b183
+def _passed(before:int, now:int, every:int) -> bool: return every > 0 and now // every > before // every
+
+class Training(TrainingFigures):
+    "A learner at work on a run."
     @property
-    def over(self):
+    def over(self) -> bool: # At its end, by the plan or by early stopping
         at, plan = self.at, self.plan
         return 0 < plan.steps <= at.step or 0 < plan.epochs <= at.epoch or 0 < plan.patience <= self.watch.waited
 
-@patch
-def work(self:Training,
-    stop:Callable[[], bool], # Asked after each batch
-):
-    "Train to the end of the plan, or until a request to stop."
-    while not self.over and not self.stopped:
-        batches = self.learner.batches()
-        for batch in batches[self.at.batch:]:
-            before = self.at.step
-            for figures in self.learner.step(batch): self.count(figures)
-            self.at.batch += 1
-            self.attend(before)
-            self.stopped = self.processes.agree(stop())
-            if self.over or self.stopped: break
-        if self.at.batch == len(batches) and not self.over:
-            self.end_epoch()
-            self.stopped = self.stopped or self.processes.agree(stop())
-    self.save()
+    def attend(self,
+        before:int, # Steps that were done before the batch
+    ):
+        "After a batch: evaluate and save where that is due."
+        plan, step = self.plan, self.at.step
+        if plan.steps and (_passed(before, step, plan.evaluate_every) or step >= plan.steps): self.evaluate()
+        if plan.epochs and plan.look_every and self.at.batch % plan.look_every == 0: self.evaluate(counts=False)
+        is_late = time.time() - self.last_save >= plan.checkpoint_seconds
+        if _passed(before, step, plan.checkpoint_every) or is_late: self.save()
 
+    def end_epoch(self):
+        "After the last batch of an epoch."
+        if self.plan.epochs: self.evaluate()
+        self.learner.end_epoch()
+        self.at.epoch, self.at.batch = self.at.epoch + 1, 0
+        if not self.plan.log_every: self.means.clear() # a line that comes with an evaluation is of one epoch
+        if self.plan.epochs: self.save()
+
+    def work(self,
+        stop:Callable[[], bool], # Asked after each batch
+    ):
+        "Train to the end of the plan, or until a request to stop."
+        while not self.over and not self.stopped:
+            batches = self.learner.batches()
+            for batch in batches[self.at.batch:]:
+                before = self.at.step
+                for figures in self.learner.step(batch): self.count(figures)
+                self.at.batch += 1
+                self.attend(before)
+                self.stopped = self.processes.agree(stop())
+                if self.over or self.stopped: break
+            if self.at.batch == len(batches) and not self.over:
+                self.end_epoch()
+                self.stopped = self.stopped or self.processes.agree(stop())
+        self.save()
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #05e3c756
+def _diverged(run:Run, error:FloatingPointError) -> FloatingPointError:
+    "The error, with what to do."
+    checkpoint = run.checkpoint()
+    step = checkpoint[1]['step'] if checkpoint else 0
+    return FloatingPointError(f'{run.name}: {error}; its last good checkpoint, of step {step}, is kept. Lower '
+                              f"learning_rate (now {run.config.get('learning_rate')}) under a new run name")
+
+def _finish(training:Training):
+    "Mark the training's run as finished."
+    best = training.watch.best if training.plan.patience else None
+    facts = dict(steps=training.at.step, epochs=training.at.epoch, processes=training.processes.world, best=best)
+    training.run.finish(**facts | training.learner.facts())
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #a1055a79
 def fit(
     learner:Learner,                   # What learns
     run:Run,                           # Where files go; it continues from the run's checkpoint
@@ -230,130 +383,7 @@ def fit(
     with Progress(plan.total, plan.unit, folder, done=learner.at.done, show=show) as progress:
         training.begin(progress)
         try: training.work(lambda: progress.stopping or stop())
-        except FloatingPointError as e: raise training.diverged(e) from None
+        except FloatingPointError as e: raise _diverged(run, e) from None
         if training.stopped: progress.ask_to_stop()
-        if training.over and first: training.finish()
+        if training.over and first: _finish(training)
     return training
-
-# %% ../../nbs/0_ground/jobs/06_fit.ipynb #d0565b88
-@patch
-def begin(self:Training,
-    progress:Progress, # Where the count is shown
-):
-    "Begin the first line of metrics."
-    self.progress, self.since = progress, (time.time(), self.at.done)
-
-@patch
-def count(self:Training,
-    figures:Figures, # Of an optimiser step
-):
-    "Count a step, and log a line where it is due."
-    for name, value in figures.sums.items(): self.sums[name] = self.sums.get(name, 0.) + value
-    self.weight += figures.weight
-    self.at.step += 1
-    self.at.done += figures.done
-    loss = next(iter(self.sums))
-    self.progress.advance(figures.done, **{loss: self.sums[loss] / self.weight})
-    if self.plan.log_every and self.at.step % self.plan.log_every == 0: self.log(self.line())
-
-@patch
-def line(self:Training) -> dict: # Named figures
-    "Means of the steps since the line before, and the speed."
-    start, first = self.since
-    self.since = time.time(), self.at.done
-    means = {name: value / self.weight for name, value in self.sums.items()}
-    self.sums, self.weight = {}, 0
-    return means | {f'{self.plan.unit}_per_second': (self.at.done - first) / max(self.since[0] - start, 1e-9)}
-
-@patch
-def log(self:Training,
-    figures:dict, # Named figures
-):
-    "Write a line of metrics."
-    if self.processes.first: self.run.log(self.at.step, **self.learner.moment() | figures)
-
-# %% ../../nbs/0_ground/jobs/06_fit.ipynb #d3eaa32b
-@patch
-def evaluate(self:Training,
-    counts:bool=True, # Whether it decides anything; else it is only logged
-):
-    "Measure the learner, and save the model to keep."
-    began, first = time.time(), self.processes.first
-    line = {} if self.plan.log_every else self.line()
-    figures = self.learner.evaluate() if first else {}
-    self.log(figures | line)
-    self.progress.advance(0, **{k: v for k, v in figures.items() if isinstance(v, float)})
-    score = self.processes.broadcast(next(iter(figures.values()), math.nan))
-    if counts and (self.watch.better(score) or not self.plan.patience) and first:
-        self.learner.save(self.run.folder / self.plan.model)
-    self.since = self.since[0] + time.time() - began, self.since[1]
-
-def _passed(before, now, every): return every > 0 and now // every > before // every
-
-@patch
-def attend(self:Training,
-    before:int, # Steps that were done before the batch
-):
-    "After a batch: evaluate and save where that is due."
-    plan, step = self.plan, self.at.step
-    if plan.steps and (_passed(before, step, plan.evaluate_every) or step >= plan.steps): self.evaluate()
-    if plan.epochs and plan.look_every and self.at.batch % plan.look_every == 0: self.evaluate(counts=False)
-    if _passed(before, step, plan.checkpoint_every) or time.time() - self.saved >= plan.checkpoint_seconds: self.save()
-
-@patch
-def end_epoch(self:Training):
-    "After the last batch of an epoch."
-    if self.plan.epochs: self.evaluate()
-    self.learner.end_epoch()
-    self.at.epoch, self.at.batch = self.at.epoch + 1, 0
-    if not self.plan.log_every: self.sums, self.weight = {}, 0 # a line that comes with an evaluation is of one epoch
-    if self.plan.epochs: self.save()
-
-# %% ../../nbs/0_ground/jobs/06_fit.ipynb #2dc163b5
-_EARLIER = dict(at='batch', mega='batch', pairs='done') # Counters of earlier checkpoints
-
-def _is_tensor(value): return hasattr(value, 'detach')
-
-@patch
-def save(self:Training):
-    "Write a checkpoint, unless the last one is of this position."
-    if self.processes.first and self.saved_position != self.at:
-        state = self.learner.state_dict()
-        tensors = {k: v for k, v in state.items() if _is_tensor(v)}
-        facts = {k: v for k, v in state.items() if not _is_tensor(v)}
-        watch = dict(best=self.watch.best if math.isfinite(self.watch.best) else None, waited=self.watch.waited)
-        self.run.save_checkpoint(tensors, facts | asdict(self.at) | watch | dict(sums=self.sums, weight=self.weight))
-    self.saved, self.saved_position = time.time(), replace(self.at)
-
-@patch
-def restore(self:Training):
-    "Go back to the run's checkpoint, where there is one."
-    state = self.learner.state_dict()
-    shapes = {k: tuple(v.shape) for k, v in state.items() if _is_tensor(v)}
-    keys = [*(k for k in state if k not in shapes), 'step', 'best', 'waited']
-    if (checkpoint := self.run.checkpoint(shapes, keys)) is None: return
-    tensors, state = checkpoint
-    state = {_EARLIER.get(k, k): v for k, v in state.items()}
-    for name in asdict(self.at): setattr(self.at, name, state.get(name, state['step']))
-    best = -math.inf if state['best'] is None else state['best']
-    self.watch = EarlyStopping(self.plan.patience, best, state['waited'])
-    if isinstance(state.get('sums'), dict): self.sums, self.weight = state['sums'], state['weight']
-    self.learner.load_state_dict(tensors | state)
-    self.saved_position = replace(self.at)
-
-@patch
-def diverged(self:Training,
-    error:FloatingPointError, # What a step or a checkpoint said
-) -> FloatingPointError:      # The same, with what to do
-    "Name the checkpoint that is kept, and the setting to change."
-    checkpoint = self.run.checkpoint()
-    step = checkpoint[1]['step'] if checkpoint else 0
-    return FloatingPointError(f'{self.run.name}: {error}; its last good checkpoint, of step {step}, is kept. Lower '
-                              f"learning_rate (now {self.run.config.get('learning_rate')}) under a new run name")
-
-@patch
-def finish(self:Training):
-    "Mark the run as finished."
-    best = self.watch.best if self.plan.patience else None
-    facts = dict(steps=self.at.step, epochs=self.at.epoch, processes=self.processes.world, best=best)
-    self.run.finish(**facts | self.learner.facts())

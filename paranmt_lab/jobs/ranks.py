@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from fastcore.basics import patch
-
 # %% ../../nbs/0_ground/jobs/05_ranks.ipynb #b3239d6a
 def ranks(
     device:str, # Where the training runs
@@ -35,62 +33,52 @@ class Processes:
         self.rank, self.world = ranks(device)
 
     @property
-    def first(self): return self.rank == 0
+    def first(self) -> bool: return self.rank == 0
 
-# %% ../../nbs/0_ground/jobs/05_ranks.ipynb #deb95b7b
-@patch
-def total(self:Processes,
-    value:float, # A number of this process
-) -> float:      # Its sum over all of them
-    "Sum a number over the processes."
-    if self.world == 1: return value
-    import torch
-    import torch.distributed as dist
-    buffer = torch.tensor([value], dtype=torch.float64, device=self.device)
-    dist.all_reduce(buffer)
-    return buffer.item()
-
-# %% ../../nbs/0_ground/jobs/05_ranks.ipynb #789e0183
-@patch
-def agree(self:Processes,
-    value:bool, # What this process says
-) -> bool:      # The same for all
-    "Whether any process says so."
-    return self.total(float(value)) > 0
-
-# %% ../../nbs/0_ground/jobs/05_ranks.ipynb #3fc5f8c2
-@patch
-def broadcast(self:Processes,
-    value:float, # A number of the first process; that of the others is not asked for
-) -> float:      # The same for all
-    "The value of the first process, in all processes."
-    return self.total(value if self.first else 0.)
-
-# %% ../../nbs/0_ground/jobs/05_ranks.ipynb #1020708b
-@patch
-@contextmanager
-def first_alone(self:Processes) -> Iterator[None]:
-    "The first process goes ahead; the others come in when it has left, by whichever way."
-    if self.world > 1:
+    def total(self,
+        value:float, # A number of this process
+    ) -> float:      # Its sum over all of them
+        "Sum a number over the processes."
+        if self.world == 1: return value
+        import torch
         import torch.distributed as dist
-    if self.rank: dist.barrier()
-    try: yield
-    finally:
-        if self.world > 1 and self.first: dist.barrier()
+        buffer = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.all_reduce(buffer)
+        return buffer.item()
 
-# %% ../../nbs/0_ground/jobs/05_ranks.ipynb #5b9329d1
-@patch
-def sum_gradients(self:Processes,
-    parameters:Iterable, # Parameters with gradients; each process has the same ones in the same order
-    *values:float,       # Numbers of this process
-) -> list[float]:        # Their sums over all processes
-    "Sum the gradients over the processes, in place, and a few numbers with them."
-    if self.world == 1: return list(values)
-    import torch
-    import torch.distributed as dist
-    gradients = [p.grad for p in parameters]
-    flat = torch.cat([*(g.flatten() for g in gradients), torch.tensor(values, device=self.device)])
-    dist.all_reduce(flat)
-    parts = flat[:-len(values)].split([g.numel() for g in gradients])
-    for gradient, part in zip(gradients, parts): gradient.copy_(part.view_as(gradient))
-    return flat[-len(values):].tolist()
+    def agree(self,
+        value:bool, # What this process says
+    ) -> bool:      # The same for all
+        "Whether any process says so."
+        return self.total(float(value)) > 0
+
+    def broadcast(self,
+        value:float, # A number of the first process; that of the others is not asked for
+    ) -> float:      # The same for all
+        "The value of the first process, in all processes."
+        return self.total(value if self.first else 0.)
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        "The first process goes ahead; the others come in when it has left, by whichever way."
+        if self.world > 1:
+            import torch.distributed as dist
+        if self.rank: dist.barrier()
+        try: yield
+        finally:
+            if self.world > 1 and self.first: dist.barrier()
+
+    def sum_gradients(self,
+        parameters:Iterable, # Parameters with gradients; each process has the same ones in the same order
+        *values:float,       # Numbers of this process
+    ) -> list[float]:        # Their sums over all processes
+        "Sum the gradients over the processes, in place, and a few numbers with them."
+        if self.world == 1: return list(values)
+        import torch
+        import torch.distributed as dist
+        gradients = [p.grad for p in parameters]
+        flat = torch.cat([*(g.flatten() for g in gradients), torch.tensor(values, device=self.device)])
+        dist.all_reduce(flat)
+        parts = flat[:-len(values)].split([g.numel() for g in gradients])
+        for gradient, part in zip(gradients, parts): gradient.copy_(part.view_as(gradient))
+        return flat[-len(values):].tolist()

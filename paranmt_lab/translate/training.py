@@ -444,7 +444,7 @@ def card(
     beam_size:int,      # Beam of the BLEU
 ) -> str:               # Markdown
     "Model card of a translation model."
-    c, result = run.config, run.finished
+    c, result = run.config, run.finished or {}
     seconds = read_json(run.folder / 'progress.json')['seconds']
     table = '\n'.join(f'| {r.corpus} | {r.pairs} | {r.bleu} |' for r in bleu.itertuples())
     translates = c.get('first', 'source') == 'source'
