@@ -11,14 +11,12 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .kernels import at_once, compiled
-from .layers import Batch, Layer, small_rows
+from .layers import Batch, Leaf, small_rows
 from .names import CELLS
-from .numbering import numbering
 from paranmt_lab.encoders.recurrent import (
     LstmWeights,
     Steps,
@@ -345,7 +343,25 @@ class GruWeights(nn.Module):
         return gru_states_torch(p_ug, self.recurrent_gh, steps_of(offsets), mask_nh),
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #a9354ac3
-class Gran(Layer):
+def _check_gran(rows, dim, hidden, cell, peepholes, variational):
+    "Refuse impossible settings."
+    if min(rows, dim, hidden) < 1:
+        raise ValueError(f'{rows} rows of {dim} dimensions, states of {hidden}; all must be at least 1')
+    if cell not in CELLS: raise ValueError(f"cell = {cell!r}; expected {' or '.join(CELLS)}")
+    if peepholes and cell == 'gru': raise ValueError('a GRU has no cell to look at: peepholes need cell = lstm')
+    if not 0 <= variational < 1:
+        raise ValueError(f'variational = {variational}; expected a share from 0 to below 1')
+
+@torch.no_grad()
+def _begin_gate(self, gaussian):
+    "Fill the weights of the averaging gate: `gate_dd` for the embedding, `gate_dh` for the state, `gate_d` the bias."
+    for w in (self.gate_dd, self.gate_dh):
+        if gaussian: nn.init.normal_(w, std=0.1)
+        else: nn.init.xavier_uniform_(w)
+    nn.init.zeros_(self.gate_d)
+
+# %% ../../nbs/1_models/encoders/09_gran.ipynb #34753abe
+class Gran(Leaf):
     "The mean of embeddings that a recurrent network gates."
     def __init__(self,
         feature:str,             # Feature whose rows are read: `word`
@@ -357,14 +373,9 @@ class Gran(Layer):
         variational:float=0.0,   # Share of embeddings and states that one mask a sentence leaves out in training
         reference:bool=False,    # A GRU's gates have no biases, as in Opusparcus
         weights:str='glorot',    # First weights: `glorot`, or `gaussian` as in 2017; a GRU's are always `glorot`
-    ):
+    ) -> None:
         super().__init__()
-        if min(rows, dim, hidden) < 1:
-            raise ValueError(f'{rows} rows of {dim} dimensions, states of {hidden}; all must be at least 1')
-        if cell not in CELLS: raise ValueError(f"cell = {cell!r}; expected {' or '.join(CELLS)}")
-        if peepholes and cell == 'gru': raise ValueError('a GRU has no cell to look at: peepholes need cell = lstm')
-        if not 0 <= variational < 1:
-            raise ValueError(f'variational = {variational}; expected a share from 0 to below 1')
+        _check_gran(rows, dim, hidden, cell, peepholes, variational)
         self.feature, self.dim, self.cell, self.variational, self.reference = feature, dim, cell, variational, reference
         self.weight_rd = small_rows(rows, dim)
         self.recurrent = (LstmWeights(dim, hidden, 1, peepholes, weights) if cell == 'lstm'
@@ -374,35 +385,36 @@ class Gran(Layer):
                                                    for s in ((dim, dim), (dim, hidden), (dim,)))
         _begin_gate(self, weights == 'gaussian' and cell == 'lstm')
 
-@torch.no_grad()
-def _begin_gate(self, gaussian):
-    "Fill the weights of the averaging gate: `gate_dd` for the embedding, `gate_dh` for the state, `gate_d` the bias."
-    for w in (self.gate_dd, self.gate_dh):
-        if gaussian: nn.init.normal_(w, std=0.1)
-        else: nn.init.xavier_uniform_(w)
-    nn.init.zeros_(self.gate_d)
+    def extra_repr(self) -> str:
+        return f'{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions, {self.cell}'
+    def config(self) -> dict:
+        return dict(type='gran', feature=self.feature, rows=len(self.weight_rd), dim=self.dim,
+                    hidden=self.gate_dh.shape[1], cell=self.cell,
+                    peepholes='recurrent.peephole_kph' in self.state_dict(), variational=self.variational,
+                    reference=self.reference)
 
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #f017b833
-@patch
-def features(self:Gran): return [self.feature]
+    def parts(self,
+        packed:Packed,  # Sentences
+    ) -> tuple[Tensor, Tensor, Tensor, np.ndarray]: # [u, d] embeddings; gates' inputs of words, of states; token to row
+        "The parts of the gated mean."
+        x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
+        h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
+        return x_ud, project(x_ud, self.gate_dd, self.gate_d), project(h_th, self.gate_dh), place_t
 
-@patch
-def rows(self:Gran,
-    batch:Batch,  # Packed rows of this layer's feature among others
-) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
-    return {'weight_rd': numbering(batch[self.feature], len(self.weight_rd)).rows}
+    def gates(self,
+        batch:Batch,  # Packed rows of this layer's feature among others
+    ) -> Tensor:      # [T, d] how far each token's gates are open, 0 to 1
+        "How much of each token counts."
+        _, q_ud, r_td, place_t = self.parts(batch[self.feature])
+        return (q_ud[torch.from_numpy(place_t).to(q_ud.device)] + r_td).sigmoid()
 
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #60e69189
-@patch
-def config(self:Gran):
-    return dict(type='gran', feature=self.feature, rows=len(self.weight_rd),
-                dim=self.dim, hidden=self.gate_dh.shape[1], cell=self.cell,
-                peepholes='recurrent.peephole_kph' in self.state_dict(), variational=self.variational,
-                reference=self.reference)
-
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #679632e4
-@patch
-def extra_repr(self:Gran): return f"{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions, {self.cell}"
+    def forward(self,
+        batch:Batch,  # Packed rows of this layer's feature among others
+    ) -> Tensor:      # [n, dim] one vector a sentence
+        "Read each sentence and average its gated embeddings."
+        packed = batch[self.feature]
+        x_ud, q_ud, r_td, place_t = self.parts(packed)
+        return gated_mean(x_ud, q_ud, r_td, place_t, packed.offsets.cpu().numpy())
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #4f66c230
 def with_masks(
@@ -418,32 +430,3 @@ def with_masks(
     at, owner = torch.from_numpy(place_t).to(x_ud.device), torch.repeat_interleave(packed.offsets.diff())
     x_td = F.embedding(at, x_ud) * F.embedding(owner, draw(layer.dim))
     return x_td, np.arange(len(place_t)), draw(layer.gate_dh.shape[1])
-
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #76892068
-@patch
-def parts(self:Gran,
-    packed:Packed,  # Sentences
-) -> tuple[Tensor, Tensor, Tensor, np.ndarray]: # [u, d] embeddings; gates' inputs of words, states; [T] token to row
-    "The parts of the gated mean."
-    x_ud, place_t, mask_nh = with_masks(self, *read(self, packed), packed)
-    h_th = self.recurrent.states(x_ud, place_t, packed.offsets.cpu().numpy(), mask_nh)[0]
-    return x_ud, project(x_ud, self.gate_dd, self.gate_d), project(h_th, self.gate_dh), place_t
-
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #0d1dd22e
-@patch
-def gates(self:Gran,
-    batch:Batch,  # Packed rows of this layer's feature among others
-) -> Tensor:      # [T, d] how far each token's gates are open, 0 to 1
-    "How much of each token counts."
-    _, q_ud, r_td, place_t = self.parts(batch[self.feature])
-    return (q_ud[torch.from_numpy(place_t).to(q_ud.device)] + r_td).sigmoid()
-
-# %% ../../nbs/1_models/encoders/09_gran.ipynb #52063f1c
-@patch
-def forward(self:Gran,
-    batch:Batch,  # Packed rows of this layer's feature among others
-) -> Tensor:      # [n, dim] one vector a sentence
-    "Read each sentence and average its gated embeddings."
-    packed = batch[self.feature]
-    x_ud, q_ud, r_td, place_t = self.parts(packed)
-    return gated_mean(x_ud, q_ud, r_td, place_t, packed.offsets.cpu().numpy())

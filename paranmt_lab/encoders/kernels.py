@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from llvmlite import ir
 from numba import config, njit, set_num_threads, types
 from numba.core import cgutils
@@ -244,7 +243,7 @@ GAIN, DROP, BUDGET = 1.05, 0.75, 0.01  # times faster; share of the usual pace; 
 
 class ThreadChoice:
     "Several threads or one for some work: the way that was faster of late."
-    def __init__(self):
+    def __init__(self) -> None:
         self.several = True  # the chosen way
         self.pace = Pace()   # of the chosen way
         self.trial: Pace | None = None  # pace of the other way, while it is tried
@@ -253,41 +252,35 @@ class ThreadChoice:
         self.wait = 0.0      # seconds of work between the last trial and the next
         self.lock = threading.Lock()
 
-# %% ../../nbs/1_models/encoders/03_kernels.ipynb #90506e5d
-@patch
-def ask(self:ThreadChoice) -> bool: # Several threads (True) or one (False)
-    "The way to take for the next call."
-    if self.trial is None and self.pace.known:
-        if self.pace.rate < DROP * self.usual: # the calls before the change say nothing about the pace after it
-            self.pace, self.usual, self.wait = Pace(), 0.0, 0.0
-        elif self.pace.spent >= self.wait: self.trial = Pace()
-    return self.several != (self.trial is not None and self.check is None)
+    def ask(self) -> bool: # Several threads (True) or one (False)
+        "The way to take for the next call."
+        if self.trial is None and self.pace.known:
+            if self.pace.rate < DROP * self.usual: # the calls before the change say nothing about the pace after it
+                self.pace, self.usual, self.wait = Pace(), 0.0, 0.0
+            elif self.pace.spent >= self.wait: self.trial = Pace()
+        return self.several != (self.trial is not None and self.check is None)
 
-# %% ../../nbs/1_models/encoders/03_kernels.ipynb #a81d1ad0
-@patch
-def note(self:ThreadChoice,
-    work:float,     # Pairs, sentences or the like
-    seconds:float,  # Time that the call took, in the way of the last `ask`
-):
-    "Count a call, and decide when a trial is over."
-    if self.trial is None:
-        self.pace.add(work, seconds)
-        if self.pace.known: self.usual = max(self.usual, self.pace.rate)
-    elif self.check is None:
-        self.trial.add(work, seconds)
-        if self.trial.known: self.check = Pace()
-    else:
-        self.check.add(work, seconds)
-        if self.check.known: self._decide(self.trial, self.check)
+    def note(self,
+        work:float,     # Pairs, sentences or the like
+        seconds:float,  # Time that the call took, in the way of the last `ask`
+    ) -> None:
+        "Count a call, and decide when a trial is over."
+        if self.trial is None:
+            self.pace.add(work, seconds)
+            if self.pace.known: self.usual = max(self.usual, self.pace.rate)
+        elif self.check is None:
+            self.trial.add(work, seconds)
+            if self.trial.known: self.check = Pace()
+        else:
+            self.check.add(work, seconds)
+            if self.check.known: self._decide(self.trial, self.check)
 
-# %% ../../nbs/1_models/encoders/03_kernels.ipynb #3bdeea53
-@patch
-def _decide(self:ThreadChoice, trial, check):
-    "Take the other way if it was faster than the chosen one before and after, and set the time of the next trial."
-    self.wait = trial.spent / BUDGET
-    faster = trial.rate > GAIN * max(self.pace.rate, check.rate)
-    if faster: self.several = not self.several
-    self.pace, self.trial, self.check, self.usual = Pace(), None, None, 0.0
+    def _decide(self, trial, check):
+        "Take the other way if it was faster than the chosen one before and after, and set the time of the next trial."
+        self.wait = trial.spent / BUDGET
+        faster = trial.rate > GAIN * max(self.pace.rate, check.rate)
+        if faster: self.several = not self.several
+        self.pace, self.trial, self.check, self.usual = Pace(), None, None, 0.0
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #910fc297
 _choices = {} # by name and size of the work

@@ -77,30 +77,24 @@ class OnnxEncoder:
         outputs = self.network.run([self.output], {name: values[name] for name in self.inputs})
         return mean_of_tokens(outputs[0], mask_nt)
 
-# %% ../../nbs/1_models/encoders/14_onnx.ipynb #511460bb
-from fastcore.basics import patch
+    def encode(self,
+        sentences:Sequence[str], # n sentences
+        batch_size:int=32,       # Sentences in a batch
+    ) -> np.ndarray:             # float32 [n, dim]
+        "Encode sentences as vectors."
+        vectors_nd = np.empty((len(sentences), self.dim), np.float32)
+        order = np.argsort([len(text) for text in sentences], kind='stable')
+        for i in range(0, len(order), batch_size):
+            places = order[i:i + batch_size]
+            vectors_nd[places] = self._encode([sentences[place] for place in places])
+        return vectors_nd
 
-
-@patch
-def encode(self:OnnxEncoder,
-    sentences:Sequence[str], # n sentences
-    batch_size:int=32,       # Sentences in a batch
-) -> np.ndarray:             # float32 [n, dim]
-    "Encode sentences as vectors."
-    vectors_nd = np.empty((len(sentences), self.dim), np.float32)
-    order = np.argsort([len(text) for text in sentences], kind='stable')
-    for i in range(0, len(order), batch_size):
-        places = order[i:i + batch_size]
-        vectors_nd[places] = self._encode([sentences[place] for place in places])
-    return vectors_nd
-
-@patch
-def similarity(self:OnnxEncoder,
-    first:Sequence[str],  # n sentences
-    second:Sequence[str], # n sentences to compare with them, one by one
-) -> np.ndarray:          # float32 [n], cosines
-    "How similar the sentences of each pair are."
-    return cosines(self.encode(first), self.encode(second))
+    def similarity(self,
+        first:Sequence[str],  # n sentences
+        second:Sequence[str], # n sentences to compare with them, one by one
+    ) -> np.ndarray:          # float32 [n], cosines
+        "How similar the sentences of each pair are."
+        return cosines(self.encode(first), self.encode(second))
 
 # %% ../../nbs/1_models/encoders/14_onnx.ipynb #09fc1a37
 def _minilm(package, part):

@@ -15,15 +15,13 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from numba.extending import overload
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .kernels import FAST, ask_for, at_once, compiled, threads
-from .layers import Batch, Layer, embed, small_rows
+from .layers import Batch, Leaf, embed, small_rows
 from .names import JOINS, POOLINGS
-from .numbering import numbering
 from .rows import few, reached, read_rows
 from ..tokens.text import Packed
 
@@ -59,6 +57,15 @@ class Steps:
     ) -> np.ndarray:        # Rows of these sentences, or none
         "Dropout masks in the order of the steps."
         return mask_nh[self.order] if len(mask_nh) else mask_nh
+
+    def of(self,
+        mask_n:np.ndarray,           # Which sentences, in the order of `order`
+    ) -> tuple['Steps', np.ndarray]: # Their steps; and the position here of each position there
+        "The steps of some of the sentences."
+        at, before = np.flatnonzero(mask_n[self.place]), np.concatenate([[0], np.cumsum(mask_n)])
+        active = before[self.active][before[self.active] > 0]
+        return Steps(self.order[mask_n], active, np.concatenate([[0], np.cumsum(active)]),
+                     before[self.place[at]], self.forward[at], self.backward[at]), at
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #2bf5a118
 def steps_of(
@@ -421,17 +428,6 @@ def _lstm_run_back(d_xh, w_gh, peep_ph, mask_nh, rows_t, from_t, start, gates, c
         on = end - first
         if t: np.dot(dg_tg[first:end], w_gh, next_nh[:on])
 
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #e25b90c4
-@patch
-def of(self:Steps,
-    mask_n:np.ndarray,         # Which sentences, in the order of `order`
-) -> tuple[Steps, np.ndarray]: # Their steps; and the position here of each position there
-    "The steps of some of the sentences."
-    at, before = np.flatnonzero(mask_n[self.place]), np.concatenate([[0], np.cumsum(mask_n)])
-    active = before[self.active][before[self.active] > 0]
-    return Steps(self.order[mask_n], active, np.concatenate([[0], np.cumsum(active)]),
-                 before[self.place[at]], self.forward[at], self.backward[at]), at
-
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #87b3e016
 def learning(
     steps:Steps,      # Of a share
@@ -621,7 +617,7 @@ class LstmWeights(nn.Module):
         directions:int=1,     # 1, or 2 for both
         peepholes:bool=False, # Let gates look at the cell
         weights:str='glorot', # First weights: `glorot`, or `gaussian` as in 2018
-    ):
+    ) -> None:
         super().__init__()
         empty = lambda *shape: nn.Parameter(torch.empty(directions, *shape))
         self.input_kgd = empty(4 * hidden, dim)
@@ -630,13 +626,31 @@ class LstmWeights(nn.Module):
         if peepholes: self.peephole_kph = empty(3, hidden)
         _begin_lstm(self, weights == 'gaussian')
 
-    def peepholes(self):
+    def peepholes(self) -> Tensor: # [directions, 3, h], or [directions, 0, h] without
+        "Weights by which the gates look at the cell."
         return (self.peephole_kph if 'peephole_kph' in self._parameters
                 else self.recurrent_kgh.new_empty(len(self.bias_kg), 0, self.recurrent_kgh.shape[2]))
 
+    def states(self,
+        x_ud:Tensor,                   # Embeddings, as `read` gives them
+        place_t:np.ndarray,            # [T] token to its row among them
+        offsets:np.ndarray,            # [n + 1] where each sentence begins, and T
+        mask_nh:Tensor|None=None,      # Dropout mask of each sentence's states
+        mean:bool=False,               # Rather the mean of each sentence's states
+    ) -> tuple[Tensor, ...]:           # [T, h] states or [n, h] means, one tensor a direction
+        "Run every direction over a batch."
+        weights = self.input_kgd, self.bias_kg, self.recurrent_kgh, self.peepholes()
+        if x_ud.device.type != 'cpu':
+            states = tuple(lstm_states_torch(x_ud, *w, steps_of(offsets), k == 1, mask_nh)
+                           for k, w in enumerate(zip(*weights)))
+            return (tuple(mean_states(h_th, torch.from_numpy(offsets).to(x_ud.device)) for h_th in states)
+                    if mean else states)
+        p_ukg = project(x_ud, self.input_kgd.flatten(0, 1), self.bias_kg.flatten()).unflatten(1, self.bias_kg.shape)
+        return lstm_states(p_ukg, *weights[2:], place_t, offsets, mask_nh, mean)
+
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #357d311d
 def read(
-    layer:Layer,    # Whose `weight_rd`, dropout and mode
+    layer:Leaf,     # Whose `weight_rd`, dropout and mode
     packed:Packed,  # Sentences of T tokens
 ) -> tuple[Tensor, np.ndarray]: # [u, d] rows to compute with, differentiable; [T] token to its row among them
     "Look up the embeddings of a batch."
@@ -645,27 +659,8 @@ def read(
     else: x_ud, place_t = embed(layer, packed), torch.arange(len(packed.ids))
     return x_ud, place_t.numpy()
 
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #09de9cf4
-@patch
-def states(self:LstmWeights,
-    x_ud:Tensor,                   # Embeddings, as `read` gives them
-    place_t:np.ndarray,            # [T] token to its row among them
-    offsets:np.ndarray,            # [n + 1] where each sentence begins, and T
-    mask_nh:Tensor|None=None,      # Dropout mask of each sentence's states
-    mean:bool=False,               # Rather the mean of each sentence's states
-) -> tuple[Tensor, ...]:           # [T, h] states or [n, h] means, one tensor a direction
-    "Run every direction over a batch."
-    weights = self.input_kgd, self.bias_kg, self.recurrent_kgh, self.peepholes()
-    if x_ud.device.type != 'cpu':
-        states = tuple(lstm_states_torch(x_ud, *w, steps_of(offsets), k == 1, mask_nh)
-                       for k, w in enumerate(zip(*weights)))
-        return (tuple(mean_states(h_th, torch.from_numpy(offsets).to(x_ud.device)) for h_th in states)
-                if mean else states)
-    p_ukg = project(x_ud, self.input_kgd.flatten(0, 1), self.bias_kg.flatten()).unflatten(1, self.bias_kg.shape)
-    return lstm_states(p_ukg, *weights[2:], place_t, offsets, mask_nh, mean)
-
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #e4264c1a
-class Lstm(Layer):
+class Lstm(Leaf):
     "A (bidirectional) LSTM over embeddings, pooled over time."
     def __init__(self,
         feature:str,               # Feature whose rows are read: `word`
@@ -678,7 +673,7 @@ class Lstm(Layer):
         peepholes:bool=False,      # Let gates look at the cell, as in 2018
         reference:bool=False,      # The quirks of `max` and `last` of 2017 and 2018
         weights:str='glorot',      # First weights: `glorot`, or `gaussian` as in 2018
-    ):
+    ) -> None:
         super().__init__()
         if min(rows, dim, hidden) < 1:
             raise ValueError(f'{rows} rows of {dim} dimensions, states of {hidden}; all must be at least 1')
@@ -690,38 +685,24 @@ class Lstm(Layer):
         self.lstm = LstmWeights(dim, hidden, 2 if bidirectional else 1, peepholes, weights)
         self.time_width = self.lstm.bias_kg.numel()
 
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #3e6809e1
-@patch
-def features(self:Lstm): return [self.feature]
+    def extra_repr(self) -> str:
+        return f'{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions, {self.pooling}'
 
-@patch
-def rows(self:Lstm,
-    batch:Batch,  # Packed rows of this layer's feature among others
-) -> dict[str, Tensor]: # Parameter to the rows of it that the batch needs
-    return {'weight_rd': numbering(batch[self.feature], len(self.weight_rd)).rows}
+    def config(self) -> dict:
+        (rows, dim), (directions, _, hidden) = self.weight_rd.shape, self.lstm.recurrent_kgh.shape
+        return dict(type='lstm', feature=self.feature, rows=rows, dim=dim,
+                    hidden=hidden, bidirectional=directions == 2, pooling=self.pooling,
+                    join=self.join, peepholes='peephole_kph' in self.lstm.state_dict(), reference=self.reference)
 
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #9329392d
-@patch
-def config(self:Lstm):
-    (rows, dim), (directions, _, hidden) = self.weight_rd.shape, self.lstm.recurrent_kgh.shape
-    return dict(type='lstm', feature=self.feature, rows=rows, dim=dim,
-                hidden=hidden, bidirectional=directions == 2, pooling=self.pooling,
-                join=self.join, peepholes='peephole_kph' in self.lstm.state_dict(), reference=self.reference)
-
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #a08c04b3
-@patch
-def extra_repr(self:Lstm): return f"{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions, {self.pooling}"
-
-# %% ../../nbs/1_models/encoders/08_recurrent.ipynb #d43b280e
-@patch
-def forward(self:Lstm,
-    batch:Batch,  # Packed rows of this layer's feature among others
-) -> Tensor:      # [n, dim] one vector a sentence
-    "Read each sentence and pool its states."
-    packed, pool = batch[self.feature], self.pooling
-    ends, last = packed.offsets, last_states_2017 if self.reference else partial(last_states, backward=True)
-    vectors = self.lstm.states(*read(self, packed), ends.cpu().numpy(), mean=pool == 'mean')
-    if pool == 'max': vectors = [max_states(h_th, ends) for h_th in vectors]
-    if pool == 'last': vectors = [last(h_th, ends) if k else last_states(h_th, ends) for k, h_th in enumerate(vectors)]
-    if self.join == 'concat': return torch.cat(vectors, 1)
-    return torch.stack(vectors).amax(0) if self.reference and pool == 'max' else sum(vectors)
+    def forward(self,
+        batch:Batch,  # Packed rows of this layer's feature among others
+    ) -> Tensor:      # [n, dim] one vector a sentence
+        "Read each sentence and pool its states."
+        packed, pool = batch[self.feature], self.pooling
+        ends, last = packed.offsets, last_states_2017 if self.reference else partial(last_states, backward=True)
+        vectors = list(self.lstm.states(*read(self, packed), ends.cpu().numpy(), mean=pool == 'mean'))
+        if pool == 'max': vectors = [max_states(h_th, ends) for h_th in vectors]
+        if pool == 'last':
+            vectors = [last(h_th, ends) if k else last_states(h_th, ends) for k, h_th in enumerate(vectors)]
+        if self.join == 'concat': return torch.cat(vectors, 1)
+        return torch.stack(vectors).amax(0) if self.reference and pool == 'max' else sum(vectors)

@@ -112,8 +112,8 @@ def word_vectors(
     encoder:Encoder,       # Any encoder
 ) -> WordVectors|None:     # None: it has no vectors of words
     "The vectors that an encoder gives to words, whatever it makes of them in a sentence."
-    parts = leaves(encoder.layer) if hasattr(encoder, 'layer') else ()
-    part = next((part for part in parts if part.feature == 'word'), None)
+    if not hasattr(encoder, 'layer') or not hasattr(encoder, 'vocabularies'): return None
+    part = next((part for part in leaves(encoder.layer) if part.feature == 'word'), None)
     if part is None: return None
     weight_rd = part.weight_rd.detach().cpu().numpy().astype(np.float32)
     length_r = np.linalg.norm(weight_rd, axis=1)

@@ -93,11 +93,11 @@ def checked(
     n:int,                    # Number of pairs
 ) -> np.ndarray:              # float64 [n]
     "Similarities as an array; an error unless there is one finite number for each pair."
-    similar = np.asarray(similar, np.float64)
-    if similar.shape != (n,):
-        raise ValueError(f'{similar.shape} similarities for {(n,)} grades; expected one for each pair')
-    if np.isfinite(similar).all(): return similar
-    raise ValueError(f'the similarity of pair {np.flatnonzero(~np.isfinite(similar))[0]} is not a finite number')
+    values = np.asarray(similar, np.float64)
+    if values.shape != (n,):
+        raise ValueError(f'{values.shape} similarities for {(n,)} grades; expected one for each pair')
+    if np.isfinite(values).all(): return values
+    raise ValueError(f'the similarity of pair {np.flatnonzero(~np.isfinite(values))[0]} is not a finite number')
 
 # %% ../../nbs/4_measuring/evaluation/03_graded.ipynb #11a5947d
 def correlate(

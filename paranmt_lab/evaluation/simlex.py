@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..encoders.protocol import ComparesWords
 from .results import NOT_AVAILABLE
 from ..ground.settings import Settings
 
@@ -81,8 +82,8 @@ def measure_simlex(
 
 # %% ../../nbs/4_measuring/evaluation/08_simlex.ipynb #1fdee1eb
 def run_simlex(
-    system:object, # With `word_similarity`
-    s:Settings,    # Where SimLex-999 is
-) -> list[dict]:   # Rows of results
+    system:ComparesWords, # With `word_similarity`
+    s:Settings,           # Where SimLex-999 is
+) -> list[dict]:          # Rows of results
     "The task SimLex-999."
     return measure_simlex(system.word_similarity, s.resources / SIMLEX)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..encoders.protocol import Compares, Encodes
 from .graded import Measured, measure_pairs, rate_pairs, read_graded, result_rows
 from .results import MEAN, METRICS, NOT_AVAILABLE, ONE_DATASET, results_frame
 from ..ground.settings import Settings
@@ -193,9 +194,9 @@ def _of_part(pairs, part):
     return pairs[(pairs.genre == CAPTIONS) == (part == 'captions')].reset_index(drop=True)
 
 def measure_captions(
-    system:object,  # A system that has a `similarity`
-    s:Settings,     # Where the sets are
-) -> list[dict]:    # Rows of results: development and test set, captions and the rest
+    system:Compares,  # A system that has a `similarity`
+    s:Settings,       # Where the sets are
+) -> list[dict]:      # Rows of results: development and test set, captions and the rest
     "Measure a similarity on captions and on the rest."
     sets, rows = sts_sets(s.resources, ['STS-B']).set_index('dataset').path, []
     for split in ('dev', 'test'):
@@ -278,9 +279,9 @@ def _graded(pairs, train, tune, encode):
     return pairs.assign(similarity=expected_grades(_encoded(pairs, encode)[0], weights))
 
 def measure_supervised(
-    system:object,  # A system that can `encode`
-    s:Settings,     # Where the sets are
-) -> list[dict]:    # Rows of results: test and development set, all pairs, captions, and the rest
+    system:Encodes,  # A system that can `encode`
+    s:Settings,      # Where the sets are
+) -> list[dict]:     # Rows of results: test and development set, all pairs, captions, and the rest
     "Measure a regression on a system's vectors."
     paths = sts_sets(s.resources, ['STS-B']).set_index('dataset').path
     sets = {name: read_graded(path, ['genre']) if _has_genres(path) else None for name, path in paths.items()}

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..encoders.protocol import Encodes
 from .results import NOT_AVAILABLE
 from ..ground.settings import Settings
 
@@ -390,9 +391,9 @@ def measure_transfer(
 
 # %% ../../nbs/4_measuring/evaluation/09_transfer.ipynb #478eef60
 def run_transfer(
-    name:str,       # Task of `TRANSFER`
-    system:object,  # System that can encode
-    s:Settings,     # Settings: the resources among them
-) -> list[dict]:    # Rows of results
+    name:str,        # Task of `TRANSFER`
+    system:Encodes,  # System that can encode
+    s:Settings,      # Settings: the resources among them
+) -> list[dict]:     # Rows of results
     "Evaluate a system on a transfer task, for the table of tasks."
     return measure_transfer(system.encode, s.resources, name)

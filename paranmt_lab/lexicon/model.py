@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastcore.basics import patch
 
 from ..corpora.query import literal
 from ..ground.models import find_model, split_name
@@ -72,7 +71,7 @@ class Lexicon:
     def __init__(self,
         folder:Path,            # Folder that `build_lexicon` made
         score:str='adjusted',   # Score that `word_similarity` gives: a key of `SCORES`
-    ):
+    ) -> None:
         if score not in SCORES: raise ValueError(f"no score {score!r} of words; expected {' or '.join(SCORES)}")
         self.folder, self.score = Path(folder).resolve(), score
         self.facts = checked_facts(self.folder)
@@ -82,10 +81,10 @@ class Lexicon:
         self._con = duckdb.connect(config=dict(memory_limit='2GB', threads=2))
         self._con.execute(f"CREATE VIEW pairs AS FROM read_parquet({literal(self.folder / 'pairs/part-*.parquet')})")
 
-    def __repr__(self): return f'Lexicon({self.folder.name}, {len(self.words):,} words, {self.score})'
+    def __repr__(self) -> str: return f'Lexicon({self.folder.name}, {len(self.words):,} words, {self.score})'
 
     @property
-    def units(self):
+    def units(self) -> int:
         "Segments, or pairs in a lexicon that counts those, that were counted."
         return self.facts['counts'].get('units', self.facts['counts']['kept'])
 
@@ -98,6 +97,13 @@ class Lexicon:
         with self._con.cursor() as con:
             for name, table in tables.items(): con.register(name, table)
             return con.execute(sql, values or {}).df()
+
+    def word_similarity(self,
+        first:Sequence[str],  # m words
+        second:Sequence[str], # m words to compare with them, one by one
+    ) -> np.ndarray:          # float64[m], NaN for a pair that was never seen
+        "Score of each pair of words."
+        return pair_scores(self, first, second)[_COLUMN[self.score]].to_numpy(float)
 
 # %% ../../nbs/3_judging/lexicon/05_model.ipynb #cb242e5c
 def scored_pairs(
@@ -157,15 +163,6 @@ def pair_scores(
     sql = 'SELECT place, pairs.* FROM pairs JOIN asked ON pairs.first = asked.first AND pairs.second = asked.second'
     rows = scored_pairs(lexicon, lexicon.query(sql, asked=_numbered(lexicon, first, second)))
     return rows.set_index('place').drop(columns=['first', 'second']).reindex(range(len(first)))
-
-# %% ../../nbs/3_judging/lexicon/05_model.ipynb #02130d3e
-@patch
-def word_similarity(self:Lexicon,
-    first:Sequence[str],  # m words
-    second:Sequence[str], # m words to compare with them, one by one
-) -> np.ndarray:          # float64[m], NaN for a pair that was never seen
-    "Score of each pair of words."
-    return pair_scores(self, first, second)[_COLUMN[self.score]].to_numpy(float)
 
 # %% ../../nbs/3_judging/lexicon/05_model.ipynb #aa54a85e
 def _folder_and_score(name, s):

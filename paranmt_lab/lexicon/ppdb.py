@@ -15,7 +15,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastcore.basics import patch
 
 from paranmt_lab.ground.settings import (
     Settings,
@@ -105,28 +104,26 @@ class Ppdb:
     "Scores of PPDB."
     def __init__(self,
         folder:Path, # Folder that `import_ppdb` made
-    ):
+    ) -> None:
         self.folder = Path(folder).resolve()
         self.facts = checked_facts(self.folder)
         self.identity = dict(name=self.folder.name, kind='lexicon', checksum=self.facts['content'], score='ppdb')
 
-    def __repr__(self): return f"Ppdb({self.folder.name}, {self.facts['counts']['pairs']:,} pairs)"
+    def __repr__(self) -> str: return f"Ppdb({self.folder.name}, {self.facts['counts']['pairs']:,} pairs)"
 
-# %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #0617003f
-@patch
-def word_similarity(self:Ppdb,
-    first:Sequence[str],  # m words
-    second:Sequence[str], # m words to compare with them, one by one
-) -> np.ndarray:          # float64[m], the mean over both orders; NaN for a pair that is not there
-    "Score of each pair of words."
-    if len(first) != len(second):
-        raise ValueError(f'{len(first)} words cannot be compared with {len(second)}, one by one')
-    a, b = (pa.array([str(w).lower() for w in side], pa.string()) for side in (first, second))
-    pairs = pa.table(dict(place=np.arange(len(first)), a=a, b=b))
-    sql = '''WITH orders AS (SELECT place, a, b FROM asked UNION SELECT place, b, a FROM asked)
-             SELECT place, avg(score) AS score FROM orders JOIN read_parquet($file) p ON p.first = a AND p.second = b
-             GROUP BY place'''
-    with duckdb.connect() as con:
-        con.register('asked', pairs)
-        scores = con.execute(sql, dict(file=str(self.folder / 'ppdb.parquet'))).df()
-    return scores.set_index('place').score.reindex(range(len(first))).to_numpy(float)
+    def word_similarity(self,
+        first:Sequence[str],  # m words
+        second:Sequence[str], # m words to compare with them, one by one
+    ) -> np.ndarray:          # float64[m], the mean over both orders; NaN for a pair that is not there
+        "Score of each pair of words."
+        if len(first) != len(second):
+            raise ValueError(f'{len(first)} words cannot be compared with {len(second)}, one by one')
+        a, b = (pa.array([str(w).lower() for w in side], pa.string()) for side in (first, second))
+        pairs = pa.table(dict(place=np.arange(len(first)), a=a, b=b))
+        sql = '''WITH orders AS (SELECT place, a, b FROM asked UNION SELECT place, b, a FROM asked)
+                 SELECT place, avg(score) AS score FROM orders JOIN read_parquet($file) p
+                 ON p.first = a AND p.second = b GROUP BY place'''
+        with duckdb.connect() as con:
+            con.register('asked', pairs)
+            scores = con.execute(sql, dict(file=str(self.folder / 'ppdb.parquet'))).df()
+        return scores.set_index('place').score.reindex(range(len(first))).to_numpy(float)

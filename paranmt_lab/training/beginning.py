@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['PIECE', 'config_of', 'own_selection', 'chosen_pairs', 'joined_segments', 'Learned', 'learned_pairs', 'last_epoch',
-           'distinct_rows', 'hashes_of', 'SentenceVectors', 'EncodingJob', 'keep', 'run_data', 'vectors_by']
+           'distinct_rows', 'hashes_of', 'SentenceVectors', 'VectorsOfPairs', 'EncodingJob', 'keep', 'run_data',
+           'vectors_by']
 
 # %% ../../nbs/5_learning/training/07_beginning.ipynb #17884f42
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from fastcore.basics import patch
 from pandas.util import hash_array
 
 from ..annotation.store import EventLog, flagged_pairs
@@ -149,16 +149,14 @@ class SentenceVectors:
         return self.vectors[self.rows[sentences]]
 
 # %% ../../nbs/5_learning/training/07_beginning.ipynb #9c171606
-PIECE = 4_096 # Sentences of a piece: the most that a killed process loses
-
-class EncodingJob:
-    "Some pairs of a corpus, to be read by an encoder."
+class VectorsOfPairs:
+    "Where an encoder's vectors of some pairs of a corpus are, and how many exist."
     def __init__(self,
         corpus:Corpus,         # Corpus of pairs
         ids:np.ndarray,        # [n] sorted ids of the pairs
         identity:dict,         # Identity of the vectors: the encoder's name and checksum
         columns:tuple[str, str]=SIDE_COLUMNS[1:], # Columns of the two sides
-    ):
+    ) -> None:
         self.corpus, self.ids, self.columns = corpus, ids, columns
         self.facts = dict(pairs=fingerprint(corpus.checksums), chosen=ids_sum(ids), sides=list(columns),
                           encoder=identity['checksum'])
@@ -176,56 +174,7 @@ class EncodingJob:
         "Whether all vectors exist."
         return bool(self.state) and self.state['done'] == self.state['distinct']
 
-# %% ../../nbs/5_learning/training/07_beginning.ipynb #20fff43a
-@patch
-def _numbered(self:EncodingJob):
-    "Number the sentences, unless that is done; [2n] numbers."
-    path = self.folder / 'rows.npy'
-    if not path.exists():
-        hashes = [hashes_of(sides(batch)) for batch in usable(self.corpus, self.ids, self.columns)]
-        with atomic(path) as part, open(part, 'wb') as file: np.save(file, distinct_rows(np.concatenate(hashes)))
-    return np.load(path, mmap_mode='r')
-
-@patch
-def unread(self:EncodingJob,
-    rows:np.ndarray,  # [2n] numbers of the sentences
-    count:int,        # Number of distinct sentences encoded before
-) -> Iterator[list[str]]: # Pieces of distinct sentences, in the order of their numbers
-    "The sentences that remain to be encoded."
-    at, piece = 0, []
-    for batch in usable(self.corpus, self.ids, self.columns):
-        for k, sentence in enumerate(sides(batch), at):
-            if rows[k] != count + len(piece): continue
-            piece.append(sentence)
-            if len(piece) < PIECE: continue
-            yield piece
-            count, piece = count + len(piece), []
-        at += 2 * len(batch)
-    if piece: yield piece
-
 # %% ../../nbs/5_learning/training/07_beginning.ipynb #6253870f
-@patch
-def read(self:EncodingJob,
-    encoder:Encoder,         # Encoder of the sentences
-    folder:Path|None=None,   # Where `progress.json` is written and `stop` is looked for
-    show:bool|None=None,     # Draw the progress bar; None: on a terminal
-) -> SentenceVectors|None:   # The vectors; None if a stop was requested
-    "Encode the remaining sentences."
-    if self.complete: return SentenceVectors(self.folder)
-    with locked(self.folder):
-        rows, count = self._numbered(), self.state.get('done', 0)
-        distinct = int(rows.max()) + 1
-        vectors = self._vectors((distinct, encoder.dim), count)
-        with Progress(distinct, 'sentences read', folder, count, show) as progress:
-            for piece in self.unread(rows, count):
-                if progress.stopping: return None
-                vectors[count:count + len(piece)] = _half(encoder.encode(piece), piece, self.about['identity'])
-                vectors.flush()
-                count += len(piece)
-                write_json(self.folder / 'vectors.json', self.about | dict(distinct=distinct, done=count))
-                progress.advance(len(piece))
-    return SentenceVectors(self.folder)
-
 def _half(x_nd, sentences, identity):
     "Vectors in half precision, all of them finite."
     with np.errstate(over='ignore'): x_nd = np.asarray(x_nd, np.float32).astype(np.float16)
@@ -234,12 +183,60 @@ def _half(x_nd, sentences, identity):
     raise FloatingPointError(f"{identity['name']} gives a sentence no finite vector in half precision: "
                              f'{sentences[bad.argmax()][:80]!r}')
 
-@patch
-def _vectors(self:EncodingJob, shape, count):
+def _vectors_file(path, shape, count):
     "The file of vectors, a new one at the first call."
-    path = self.folder / 'vectors.npy'
     if count: return np.lib.format.open_memmap(path, 'r+')
     return np.lib.format.open_memmap(path, 'w+', np.float16, shape)
+
+# %% ../../nbs/5_learning/training/07_beginning.ipynb #20fff43a
+PIECE = 4_096 # Sentences of a piece: the most that a killed process loses
+
+class EncodingJob(VectorsOfPairs):
+    "Some pairs of a corpus, to be read by an encoder."
+    def _numbered(self):
+        "Number the sentences, unless that is done; [2n] numbers."
+        path = self.folder / 'rows.npy'
+        if not path.exists():
+            hashes = [hashes_of(sides(batch)) for batch in usable(self.corpus, self.ids, self.columns)]
+            with atomic(path) as part, open(part, 'wb') as file: np.save(file, distinct_rows(np.concatenate(hashes)))
+        return np.load(path, mmap_mode='r')
+
+    def unread(self,
+        rows:np.ndarray,  # [2n] numbers of the sentences
+        count:int,        # Number of distinct sentences encoded before
+    ) -> Iterator[list[str]]: # Pieces of distinct sentences, in the order of their numbers
+        "The sentences that remain to be encoded."
+        at, piece = 0, []
+        for batch in usable(self.corpus, self.ids, self.columns):
+            for k, sentence in enumerate(sides(batch), at):
+                if rows[k] != count + len(piece): continue
+                piece.append(sentence)
+                if len(piece) < PIECE: continue
+                yield piece
+                count, piece = count + len(piece), []
+            at += 2 * len(batch)
+        if piece: yield piece
+
+    def read(self,
+        encoder:Encoder,         # Encoder of the sentences
+        folder:Path|None=None,   # Where `progress.json` is written and `stop` is looked for
+        show:bool|None=None,     # Draw the progress bar; None: on a terminal
+    ) -> SentenceVectors|None:   # The vectors; None if a stop was requested
+        "Encode the remaining sentences."
+        if self.complete: return SentenceVectors(self.folder)
+        with locked(self.folder):
+            rows, count = self._numbered(), self.state.get('done', 0)
+            distinct = int(rows.max()) + 1
+            vectors = _vectors_file(self.folder / 'vectors.npy', (distinct, encoder.dim), count)
+            with Progress(distinct, 'sentences read', folder, count, show) as progress:
+                for piece in self.unread(rows, count):
+                    if progress.stopping: return None
+                    vectors[count:count + len(piece)] = _half(encoder.encode(piece), piece, self.about['identity'])
+                    vectors.flush()
+                    count += len(piece)
+                    write_json(self.folder / 'vectors.json', self.about | dict(distinct=distinct, done=count))
+                    progress.advance(len(piece))
+        return SentenceVectors(self.folder)
 
 # %% ../../nbs/5_learning/training/07_beginning.ipynb #b0c77964
 def keep(

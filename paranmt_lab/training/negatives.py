@@ -7,14 +7,13 @@ __all__ = ['BITS', 'ROUNDING', 'STRETCH', 'BLOCK', 'SMALL', 'Opinion', 'Screen',
            'mine_compiled', 'pair_cosines', 'admission_of', 'hardest_negatives']
 
 # %% ../../nbs/5_learning/training/03_negatives.ipynb #45f83ead
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import cast
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 
 from ..encoders.cosines import cosines_of
@@ -236,46 +235,41 @@ class _Miner:
         self.room = torch.empty(min(BLOCK, self.n) * self.n, dtype=dtype)
         self.integer, self.lift = BITS[dtype]
 
-# %% ../../nbs/5_learning/training/03_negatives.ipynb #87864f6d
-@patch
-def block(self:_Miner,
-    a:int,              # Side of the rows: 0 or 1
-    b:int,              # Side of the columns
-    start:int,          # Place of the block's first row
-    least:np.ndarray,   # [n] what the best of each column reaches at least, so far
-    places:np.ndarray,  # [n] place of each pair of side b
-) -> int:               # Cosines worked out
-    "Search the block that begins with row `start` of the product of two sides; how many were decided."
-    one, other, column = self.screens[a], self.screens[b], start if a == b else 0
-    rows, columns = slice(start, min(start + BLOCK, self.n)), slice(column, None)
-    product = self.room[:(rows.stop - start) * (self.n - column)].view(rows.stop - start, self.n - column)
-    torch.mm(one.left[rows], other.right[columns].T, out=product)
-    bits, units = product.view(self.integer).numpy(), (one.unit_nd[rows], other.unit_nd[columns])
-    _in_order(bits.reshape(-1), np.iinfo(bits.dtype).max)
-    _exclude(bits, one.order[rows], column, places, *self.groups)
-    facts = (one.length_n[rows], one.along_n[rows], other.length_n[columns], other.along_n[columns],
-             self.shares, self.lift)
-    return (_search_rows(bits, *units, 2 * other.order[columns] + b, self.best[a, rows], self.at[a, rows], *facts)
-            + _search_columns(bits, *units, 2 * one.order[rows] + a, least[columns],
-                              self.best[b, columns], self.at[b, columns], *facts))
+    def block(self,
+        a:int,              # Side of the rows: 0 or 1
+        b:int,              # Side of the columns
+        start:int,          # Place of the block's first row
+        least:np.ndarray,   # [n] what the best of each column reaches at least, so far
+        places:np.ndarray,  # [n] place of each pair of side b
+    ) -> int:               # Cosines worked out
+        "Search the block that begins with row `start` of the product of two sides; how many were decided."
+        one, other, column = self.screens[a], self.screens[b], start if a == b else 0
+        rows, columns = slice(start, min(start + BLOCK, self.n)), slice(column, None)
+        product = self.room[:(rows.stop - start) * (self.n - column)].view(rows.stop - start, self.n - column)
+        torch.mm(one.left[rows], other.right[columns].T, out=product)
+        bits, units = product.view(self.integer).numpy(), (one.unit_nd[rows], other.unit_nd[columns])
+        _in_order(bits.reshape(-1), np.iinfo(bits.dtype).max)
+        _exclude(bits, one.order[rows], column, places, *self.groups)
+        facts = (one.length_n[rows], one.along_n[rows], other.length_n[columns], other.along_n[columns],
+                 self.shares, self.lift)
+        return (_search_rows(bits, *units, 2 * other.order[columns] + b, self.best[a, rows], self.at[a, rows], *facts)
+                + _search_columns(bits, *units, 2 * one.order[rows] + a, least[columns],
+                                  self.best[b, columns], self.at[b, columns], *facts))
 
-# %% ../../nbs/5_learning/training/03_negatives.ipynb #f4cdfe32
-@patch
-def search(self:_Miner,
-    a:int,        # Side of the rows: 0 or 1
-    b:int,        # Side of the columns
-    starts:range, # Places where blocks begin
-) -> int:         # Cosines worked out
-    "Some blocks of rows of the product of two sides; how many were decided."
-    least, places = np.full(self.n, -np.inf), self.screens[b].place
-    return sum(self.block(a, b, start, least, places) for start in starts)
+    def search(self,
+        a:int,        # Side of the rows: 0 or 1
+        b:int,        # Side of the columns
+        starts:Iterable[int], # Places where blocks begin
+    ) -> int:         # Cosines worked out
+        "Some blocks of rows of the product of two sides; how many were decided."
+        least, places = np.full(self.n, -np.inf), self.screens[b].place
+        return sum(self.block(a, b, start, least, places) for start in starts)
 
-# %% ../../nbs/5_learning/training/03_negatives.ipynb #f939a8c0
-@patch
-def found(self:_Miner):
-    "Cosine and sentence by pair, [2, n] each."
-    places = [screen.place for screen in self.screens]
-    return tuple(np.stack([x[side][places[side]] for side in (0, 1)]) for x in (self.best, self.at))
+    def found(self) -> tuple[np.ndarray, np.ndarray]: # [2, n] each
+        "Cosine and sentence by pair."
+        places = [screen.place for screen in self.screens]
+        best, at = (np.stack([x[side][places[side]] for side in (0, 1)]) for x in (self.best, self.at))
+        return best, at
 
 # %% ../../nbs/5_learning/training/03_negatives.ipynb #fdd50748
 @cache

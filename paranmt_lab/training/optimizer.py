@@ -7,12 +7,10 @@ __all__ = ['steps_of', 'learning_rates', 'Optimizer', 'DenseAdam']
 
 # %% ../../nbs/5_learning/training/08_optimizer.ipynb #9238d4bb
 import math
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -44,28 +42,37 @@ class Optimizer(Protocol):
     "Protocol between the training loop and an optimizer."
     steps: int # Steps so far
 
-    def step(self): "Use and clear the gradients."
+    def step(self) -> None: "Use and clear the gradients."
     def settled(self) -> dict[str, Tensor]: "All parameters by name, every row up to date; training is not affected."
     def state(self) -> dict[str, Tensor]: "The optimizer's part of a checkpoint."
 
     def read(
         self,
         rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
-    ): "Prepare rows that the loop is about to read."
+    ) -> None: "Prepare rows that the loop is about to read."
 
     def load(
         self,
         state: dict[str, Tensor], # From `state`
-    ): "Continue from a checkpoint's state."
+    ) -> None: "Continue from a checkpoint's state."
+
+# %% ../../nbs/5_learning/training/08_optimizer.ipynb #093cf52b
+def _moments(states, parameters):
+    "Moments by name, from Adam's state of each parameter; none for a parameter that had no gradient yet."
+    used = {name: states[p] for name, p in parameters.items() if p in states}
+    return {f'{name}.{letter}': own[key] for name, own in used.items()
+            for letter, key in (('m', 'exp_avg'), ('v', 'exp_avg_sq'))}
+
+def _states(moments, parameters, steps):
+    "Adam's state of each parameter from moments by name: the reverse, with copies."
+    def own(name, device):
+        return dict(step=torch.tensor(float(steps), device=device),
+                    exp_avg=moments[f'{name}.m'].clone(), exp_avg_sq=moments[f'{name}.v'].clone())
+    return {p: own(name, p.device) for name, p in parameters.items() if f'{name}.m' in moments}
 
 # %% ../../nbs/5_learning/training/08_optimizer.ipynb #6e1e6f8b
 class DenseAdam:
     "Adam over whole matrices; rows without a gradient keep moving by momentum."
-    adam: torch.optim.Adam | None # None without parameters
-    step: Callable # Of `Optimizer`, further down
-    state: Callable
-    load: Callable
-
     def __init__(
         self,
         parameters: dict[str, Parameter], # What to optimize, by name; names of embedding matrices end in `_rd`
@@ -74,62 +81,48 @@ class DenseAdam:
         decay: float = 0.0, # L2 of everything but embeddings: adds `decay` times the parameter to its gradient
         pull: float = 0.0, # Pull of embeddings towards their initial values: adds `pull` times the distance
         clip: float = 0.0, # Largest norm of all gradients together (clipping); 0: no clipping
-    ):
+    ) -> None:
         self.parameters, self.reference, self.pull, self.clip, self.steps = parameters, reference, pull, clip, 0
         self.rates = np.atleast_1d(np.asarray(learning_rate, np.float64))
         self.start = {name: p.detach().clone() for name, p in parameters.items() if pull and name.endswith('_rd')}
         tables = [p for name, p in parameters.items() if name.endswith('_rd')]
         others = [p for name, p in parameters.items() if not name.endswith('_rd')]
         groups = [dict(params=tables, weight_decay=0.), dict(params=others, weight_decay=decay)]
+        # None without parameters
         self.adam = torch.optim.Adam(groups, lr=self.rates[0], fused=True) if parameters else None
 
     def read(
         self,
         rows: dict[str, np.ndarray], # Distinct rows of each matrix, by its name
-    ): "Do nothing, since every row is up to date."
+    ) -> None: "Do nothing, since every row is up to date."
 
     def settled(self) -> dict[str, Tensor]: # By name
         "The parameters themselves."
         return {name: p.detach() for name, p in self.parameters.items()}
 
-# %% ../../nbs/5_learning/training/08_optimizer.ipynb #d3d03b32
-@patch
-def step(self: DenseAdam):
-    "Use and clear the gradients."
-    self.steps += 1
-    if not self.adam: return
-    for name, p in self.parameters.items():
-        if p.grad is not None and p.grad.is_sparse: p.grad = p.grad.to_dense()
-        if name in self.start: p.grad = (0 if p.grad is None else p.grad) + self.pull * (p.detach() - self.start[name])
-    if self.clip: torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
-    for group in self.adam.param_groups:
-        group['lr'] = self.rates[min(self.steps, len(self.rates)) - 1]
-        if self.reference: group['eps'] = 1e-8 / np.sqrt(1 - 0.999**self.steps)
-    self.adam.step()
-    self.adam.zero_grad()
+    def step(self) -> None:
+        "Use and clear the gradients."
+        self.steps += 1
+        if not self.adam: return
+        for name, p in self.parameters.items():
+            if p.grad is not None and p.grad.is_sparse: p.grad = p.grad.to_dense()
+            if name not in self.start: continue
+            p.grad = (0 if p.grad is None else p.grad) + self.pull * (p.detach() - self.start[name])
+        if self.clip: torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
+        for group in self.adam.param_groups:
+            group['lr'] = self.rates[min(self.steps, len(self.rates)) - 1]
+            if self.reference: group['eps'] = 1e-8 / np.sqrt(1 - 0.999**self.steps)
+        self.adam.step()
+        self.adam.zero_grad()
 
-# %% ../../nbs/5_learning/training/08_optimizer.ipynb #87596ecc
-@patch
-def state(
-    self: DenseAdam,
-) -> dict[str, Tensor]: # `<parameter>.m`, `<parameter>.v` and `steps`
-    "The optimizer's part of a checkpoint."
-    own = self.adam.state if self.adam else {}
-    used = {name: p for name, p in self.parameters.items() if p in own}
-    moments = {f'{name}.{letter}': own[p][key] for name, p in used.items()
-               for letter, key in (('m', 'exp_avg'), ('v', 'exp_avg_sq'))}
-    return moments | {'steps': torch.tensor(self.steps)}
+    def state(self) -> dict[str, Tensor]: # `<parameter>.m`, `<parameter>.v` and `steps`
+        "The optimizer's part of a checkpoint."
+        return _moments(self.adam.state if self.adam else {}, self.parameters) | {'steps': torch.tensor(self.steps)}
 
-# %% ../../nbs/5_learning/training/08_optimizer.ipynb #e9e24ea2
-@patch
-def load(
-    self: DenseAdam,
-    state: dict[str, Tensor], # From `state`
-):
-    "Continue from a state; the next step gives the same bits."
-    self.steps = int(state['steps'])
-    for name, p in self.parameters.items():
-        if f'{name}.m' in state:
-            moments = dict(exp_avg=state[f'{name}.m'].clone(), exp_avg_sq=state[f'{name}.v'].clone())
-            assert self.adam is not None # there is a parameter
-            self.adam.state[p] = dict(step=torch.tensor(float(self.steps), device=p.device), **moments)
+    def load(
+        self,
+        state: dict[str, Tensor], # From `state`
+    ) -> None:
+        "Continue from a state; the next step gives the same bits."
+        self.steps = int(state['steps'])
+        if self.adam: self.adam.state.update(_states(state, self.parameters, self.steps))
