@@ -151,7 +151,7 @@ class TextEncoder(TextLayer):
         shape = len(sentences), self.dim
         file = atomic(out) if out else nullcontext()
         follow = Progress(len(sentences), 'sentences') if progress else nullcontext()
-        with file as part, follow as bar:  # type: ignore[union-attr]  # @patch adds Progress.__enter__
+        with file as part, follow as bar:
             vectors_nd = np.lib.format.open_memmap(part, 'w+', dtype, shape) if out else np.empty(shape, dtype)
             encode_batch = lambda batch: _encode(self, sentences, batch, vectors_nd)
             with closing(in_threads(encode_batch, _batches(sentences, batch_size), threads)) as counts:
