@@ -42,9 +42,9 @@ def _commands_of(module):
     for function in ast.parse(files('paranmt_lab.cli').joinpath(f'{module}.py').read_text(encoding='utf-8')).body:
         if not isinstance(function, ast.FunctionDef): continue
         for call in function.decorator_list:
-            if ast.unparse(call.func) != 'command': continue
-            group, last_word = call.args[0].id, call.args[1].value
-            [example] = [option.value.value for option in call.keywords if option.arg == 'example']
+            if not isinstance(call, ast.Call) or ast.unparse(call.func) != 'command': continue
+            group, last_word = ast.unparse(call.args[0]), ast.literal_eval(call.args[1])
+            [example] = [ast.literal_eval(option.value) for option in call.keywords if option.arg == 'example']
             words = example.split()[1:]
             words = words[:words.index(last_word) + 1]
             first_sentence = re.split(r'\.\s', ast.get_docstring(function) or '')[0].removesuffix('.') + '.'

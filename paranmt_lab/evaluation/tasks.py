@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..encoders.protocol import Encoder
 from .detection import DETECTION, measure_detection
 from .graded import measure_graded, token_overlap
 from .results import record_results, results_frame
@@ -121,7 +122,7 @@ VECTORS:dict[str, Callable] = {  # Systems of vectors below the resources, by na
 def open_system(
     name:str,   # A baseline, a system of `VECTORS`, or a name for `open_model`
     s:Settings, # Settings
-) -> object:    # A system
+) -> Baseline|Encoder: # A system
     "Open a system by its name."
     if name in BASELINES: return BASELINES[name]
     return VECTORS[name](s) if name in VECTORS else open_model(name, s, 'Encoder')
