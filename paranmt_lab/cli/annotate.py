@@ -156,6 +156,7 @@ def _change_state(campaign, state, by, message):
     same = ' already' if now == before else ''
     show_note(f'Campaign {campaign} is {now.state}{same}. {now.message}'.strip())
 
+# %% ../../nbs/7_command/cli/06_annotate.ipynb #f90bbb76
 @command(annotate_app, 'pause', example='paranmt annotate pause first --message "Back on Monday."')
 def pause_(
     campaign:str, # Name of the campaign

@@ -82,6 +82,7 @@ def _show_clean(names, overlap, s, output):
     if not output: return
     with atomic(output) as part: figures.to_csv(part, index=False)
 
+# %% ../../nbs/7_command/cli/10_compare.ipynb #03ab5961
 def _keep_clean(names, overlap, s, source):
     "Keep the figures without contaminated pairs beside the others of a run or model."
     from paranmt_lab.evaluation.contamination import clean_rows

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #0cd5e937
+def _open(name, s):
+    "Open a system; the error names the baselines too."
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_system
+    try: return open_system(name, s)
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"{e}; the baselines are {', '.join([*BASELINES, *VECTORS])}") from None
+
 # %% ../../nbs/7_command/cli/09_measure.ipynb #162ddd6b
 def evaluate_system(
     name:str,                # A baseline such as `token-overlap`, a run or a model
@@ -45,13 +53,6 @@ def evaluate_system(
     if name in (*BASELINES, *VECTORS): own, model = name, ''
     else: own, model = system.identity['name'], full_name(name) # a model may be given by its folder
     return record_results(Run.create(s.runs, own, dict(name=own, kind='evaluation')), own, results, model, s)
-
-def _open(name, s):
-    "Open a system; the error names the baselines too."
-    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_system
-    try: return open_system(name, s)
-    except FileNotFoundError as e:
-        raise FileNotFoundError(f"{e}; the baselines are {', '.join([*BASELINES, *VECTORS])}") from None
 
 # %% ../../nbs/7_command/cli/09_measure.ipynb #49ddc9bd
 def measure_systems(
@@ -100,6 +101,7 @@ def evaluate_(
     _show_badges(systems, s)
     if output: show_note(f"{output} has {amount(sum(map(len, results.values())), 'figure')}.")
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #a1380ae3
 def _show_badges(names, s):
     "Print whether test pairs occur among the training pairs of the systems."
     from paranmt_lab.evaluation.contamination import NOT_CHECKED, contamination_badge
@@ -109,8 +111,10 @@ def _show_badges(names, s):
     badges = [f'{name} {contamination_badge(Run(run), s) if run else NOT_CHECKED}' for name, run in runs.items()]
     if badges: show_note(f"Contamination: {'; '.join(badges)}. `paranmt contamination CORPUS` looks for test pairs.")
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #3fc6da79
 def _words(text): return [word.strip() for word in text.split(',') if word.strip()]
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #59375d54
 def show_tasks():
     "Print the table of tasks."
     from paranmt_lab.evaluation.tasks import BASELINES, SUITES, TASKS, VECTORS
@@ -130,6 +134,7 @@ def _paper_table(rows):
     show_table(rows[columns].rename(columns={'2013': '2013 with SMT'}),
                f'paranmt.8, from 5 million pairs (STS17 by paranmt.6: {development})')
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #c14f3757
 def _years_table(results, theirs, metric):
     "Print a row for each system: years, and other graded pairs. Return the paper's rows."
     from paranmt_lab.evaluation.comparison import compare_results, side_by_side
@@ -151,6 +156,7 @@ def _groups(frame):
     groups = frame.task.map({name: task.group for name, task in TASKS.items()})
     return groups.fillna(frame.task.mask(frame.metric.isin(METRICS), 'graded pairs'))
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #8d46a516
 def _figures_table(results, title):
     "Print a row for each figure and a column for each system."
     import pandas as pd
@@ -170,6 +176,7 @@ def _with_ends(value, low, high):
     if value != value: return 'not available'
     return f'{value:.1f}' if low != low else f'{value:.1f} [{low:.1f}, {high:.1f}]'
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #fe7a0815
 def _protocols_table(results):
     "Print a row for each system and year, a column for each protocol."
     import pandas as pd
@@ -187,6 +194,7 @@ def _protocols_table(results):
         figure = f"{100 * mean['value']:.1f}" if mean['status'] == 'ok' else reason
         show_note(f'The mean over the 22 sets of backtranslation, {name}: {figure}.')
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #924fec8a
 def _of_years(frame):
     "Whether a system has a figure of a year, which the paper's table compares."
     from paranmt_lab.evaluation.sts import YEARLY
@@ -242,6 +250,7 @@ def _run_of(folder, s):
     if own or run.config.get('kind') == 'evaluation': return name, run
     return name, None # a run of that name with another encoder
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #51ce1df0
 def _selection_of(run, corpus):
     "The run's copy of its selection; that of the corpus may have been replaced."
     from paranmt_lab.selection import list_selections, read_selection
@@ -251,6 +260,7 @@ def _selection_of(run, corpus):
     if selection := own_selection(run): return selection
     return read_selection(corpus, name) if corpus and name in list_selections(corpus) else None
 
+# %% ../../nbs/7_command/cli/09_measure.ipynb #192da1b2
 def card_of(
     folder:Path,               # Folder of an encoder: a run's, or a model
     encoder:'SentenceEncoder', # The encoder in it

@@ -143,6 +143,7 @@ def lexicon_at_hand(
     if isinstance(lexicon, Lexicon): return lexicon
     raise ValueError(f'{name} is a PPDB, which has scores of pairs and no list of paraphrases; name a counted lexicon')
 
+# %% ../../nbs/7_command/cli/05_statistics.ipynb #5b025d8b
 @command(lexicon_app, 'look', example='paranmt lexicon look physician doctor')
 def lexicon_look(
     words:list[str], # One or more words

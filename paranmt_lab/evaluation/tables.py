@@ -22,7 +22,7 @@ from ..ground.settings import atomic
 from ..jobs.provenance import provenance
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #16b8f451
-ORIGIN = {  # Columns of our figures beside those of published ones, and their meaning
+ORIGIN = {  # Columns that our figures have and published ones lack, and their meaning
     'counterpart': "the paper's data set that the figure is compared with; empty: that of the same name",
     'config': 'sample, model and options, in words',
     'command': 'command that computes it again',

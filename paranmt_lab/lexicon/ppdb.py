@@ -43,6 +43,16 @@ def _entry(line, where):
     except ValueError:
         raise ValueError(f'{where}: {SCORE} is {score!r}, expected a number; PPDB 2.0 has it in every line') from None
 
+# %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #38a5dba0
+def _numbered(file, path):
+    "Lines of a file with their numbers; damage is an error with its place."
+    number = 0
+    try:
+        for number, line in enumerate(file, 1): yield number, line
+    except (EOFError, OSError, zlib.error, UnicodeDecodeError) as e:
+        if getattr(e, 'errno', None): raise
+        raise ValueError(f'{path}: {e}, after line {number:,}; copy or download it again') from None
+
 # %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #687fdf41
 BLOCK = 500_000  # lines
 
@@ -60,15 +70,6 @@ def _blocks(path) -> Iterator[pa.Table]:
                 yield table()
                 for column in columns: column.clear()
     yield table()
-
-def _numbered(file, path):
-    "Lines of a file with their numbers; damage is an error with its place."
-    number = 0
-    try:
-        for number, line in enumerate(file, 1): yield number, line
-    except (EOFError, OSError, zlib.error, UnicodeDecodeError) as e:
-        if getattr(e, 'errno', None): raise
-        raise ValueError(f'{path}: {e}, after line {number:,}; copy or download it again') from None
 
 # %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #2ad6c751
 def import_ppdb(

@@ -56,7 +56,7 @@ def score_column(
 BATCH = 20_000  # pairs
 
 def _side_columns(corpus, shard, conditions, tally):
-    "Both sides of the pairs that have both and whose score is high enough."
+    "Both sides of the pairs that have both, and a score that is high enough."
     columns = ['reference', 'translation', 'segment', *([conditions.score] if conditions.score else [])]
     for batch in corpus.batches(columns, shard, BATCH):
         whole = batch['translation'].is_valid().to_numpy(zero_copy_only=False)
@@ -66,12 +66,14 @@ def _side_columns(corpus, shard, conditions, tally):
         tally.update(read=len(batch), one_sided=int((~whole).sum()), low_score=int((whole & ~good).sum()))
         yield batch.filter(pa.array(good))
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #09a9c3e0
 def _end_to_end(parts):
     "Packed sentences of several batches as one."
     lengths = [np.zeros(1, np.int64), *(part.lengths for part in parts)]
     ids = [np.empty(0, np.int32), *(part.ids for part in parts)]
     return Packed(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #9cf95df6
 def _units(segments, unit):
     "Order of the rows in which each unit is in one piece, and the bounds of the units."
     if unit == 'pair': return np.arange(len(segments)), np.arange(len(segments) + 1)
@@ -79,6 +81,7 @@ def _units(segments, unit):
     begins = np.flatnonzero(np.diff(segments[order], prepend=segments[order][:1] - 1))
     return order, np.append(begins, len(segments))
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #0f25b689
 def shard_sides(
     corpus:Corpus,          # Pairs
     shard:int,              # Number of a shard
@@ -178,6 +181,7 @@ def _piece(path, low, high):
     here = slice(*np.searchsorted(pairs, np.array([low, high], np.uint64)))
     return CountRun(pairs[here], np.stack([table[c].to_numpy()[here] for c in COUNTS], 1))
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #0e6a8192
 def merged_range(
     paths:Sequence[Path], # Runs
     low:int,              # First pair of the range
@@ -217,6 +221,7 @@ def content_of(
     parts = sorted(folder.glob('pairs/part-*.parquet'))
     return fingerprint([checksum(path) for path in [*parts, folder / 'words.parquet']])
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #e8444e96
 def lexicon_facts(
     folder:Path, # Folder of a lexicon
 ) -> dict:       # What its `lexicon.json` says
@@ -233,6 +238,7 @@ def lexicon_facts(
             raise ValueError(f"{path}: counts: {key} is {facts['counts'].get(key)!r}, expected a number; {_AGAIN}")
     return facts
 
+# %% ../../nbs/3_judging/lexicon/02_shards.ipynb #e2e2c15b
 def checked_facts(
     folder:Path, # Folder of a lexicon
 ) -> dict:       # What its `lexicon.json` says

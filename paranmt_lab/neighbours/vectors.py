@@ -44,6 +44,7 @@ def vectors_folder(
     key = fingerprint(dict(shards=corpus.checksums, encoder=identity, column=column))
     return corpus.folder / 'cache' / 'vectors' / key
 
+# %% ../../nbs/4_measuring/neighbours/01_vectors.ipynb #3c9c5388
 def unit_rows(
     vectors:np.ndarray, # float[n, d]
 ) -> np.ndarray:        # float32 [n, d]; rows that hold no finite vector are zero
@@ -62,6 +63,7 @@ def _load(path, rows):
         problem = f'{len(array):,} rows, expected {rows:,}'
     raise ValueError(f'{path}: {problem}; delete the folder {path.parent.name} and make the vectors again')
 
+# %% ../../nbs/4_measuring/neighbours/01_vectors.ipynb #1184bb77
 class SentenceVectors:
     "Unit vectors of a corpus's distinct sentences."
     def __init__(self,

@@ -16,6 +16,8 @@ import streamlit as st
 
 from ..charts.base import label
 from ..charts.maps import DENSE, colour_title, density_map, embedding_map, paired_maps, with_boxes
+
+# %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #bc0ac31b
 from ..components.lasso import show_lassos
 from ..components.outcomes import pairs_condition, save_or_send, select_command
 from ..components.pair_list import choose_view, show_pairs
@@ -40,6 +42,8 @@ from paranmt_lab.components.parts import (
     soon,
     source_line,
 )
+
+# %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #00d9de82
 from ..filters.table import encoder_first
 from ..ground.models import identity_of, models_at_hand
 from ..ground.settings import settings

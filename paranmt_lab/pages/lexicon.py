@@ -84,6 +84,7 @@ def _corpus_of(lexicon, s):
     name = lexicon.facts['request']['corpus']
     return open_corpus(str(s.corpora / name)) if name in list_corpora(s) else None
 
+# %% ../../nbs/6_showing/pages/20_lexicon.ipynb #b55c4b92
 @page_part
 def _examples(lexicon, word, others, s):
     "Sentences behind a paraphrase."
@@ -111,6 +112,7 @@ def _simlex(_lexicon, stamp, by, path):
     part = pairs.dropna(subset='score')
     return pairs, spearman(part.SimLex999.to_numpy(), part.score.to_numpy())
 
+# %% ../../nbs/6_showing/pages/20_lexicon.ipynb #32c53ee3
 @page_part
 def _simlex_part(lexicon, by, s):
     "Agreement with people."
@@ -139,6 +141,7 @@ def _default_word(_lexicon, stamp):
     words = _lexicon.words.word.to_numpy()[numbers].tolist() or [_lexicon.words.word[0]]
     return next((word for word in ('good', 'house', 'man') if word in words), words[0])
 
+# %% ../../nbs/6_showing/pages/20_lexicon.ipynb #14a9c705
 @page_part
 def _word_part(lexicon, word, by, least, n, s):
     "Paraphrases of a word, and sentences."

@@ -47,6 +47,7 @@ def _build(folder, encoder, stamp, column):
     "Make the vectors of a small corpus; whether they are there."
     return build_vectors(open_corpus(folder), load_encoder(encoder, stamp), column, show=False) is not None
 
+# %% ../../nbs/6_showing/pages/21_neighbours.ipynb #33c26da3
 @st.fragment(run_every=1)
 @page_part
 def _bar(folder, encoder):
@@ -112,6 +113,7 @@ def _first_sentence(corpus, column):
     texts = corpus.frame([column], limit=50)[column].dropna()
     return next((t for t in texts if t.isprintable() and 0 < len(t) <= 200), '')
 
+# %% ../../nbs/6_showing/pages/21_neighbours.ipynb #8f919cea
 def _choices(corpus, at_hand):
     "Encoders, column and number of neighbours, from the sidebar."
     first = choose('Encoder', at_hand, 'encoder', 'encoder')
@@ -123,6 +125,7 @@ def _choices(corpus, at_hand):
         k = st.number_input('Neighbours', 1, 200, key='neighbours')
     return list(dict.fromkeys([first, second])), column, int(k)
 
+# %% ../../nbs/6_showing/pages/21_neighbours.ipynb #e0201bc2
 HOW = '''
 1. Type a sentence and compare the two lists. A sentence in one list only shows how the encoders differ.
 2. The distribution shows the cosines of all sentences. Neighbours far to the right of the bulk are truly near.
