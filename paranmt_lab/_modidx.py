@@ -3985,6 +3985,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                              'paranmt_lab/evaluation/tasks.py'),
                                               'paranmt_lab.evaluation.tasks.graded_task': ( '4_measuring/evaluation/tasks.html#graded_task',
                                                                                             'paranmt_lab/evaluation/tasks.py'),
+                                              'paranmt_lab.evaluation.tasks.open_similarity': ( '4_measuring/evaluation/tasks.html#open_similarity',
+                                                                                                'paranmt_lab/evaluation/tasks.py'),
                                               'paranmt_lab.evaluation.tasks.open_system': ( '4_measuring/evaluation/tasks.html#open_system',
                                                                                             'paranmt_lab/evaluation/tasks.py'),
                                               'paranmt_lab.evaluation.tasks.sample_of': ( '4_measuring/evaluation/tasks.html#sample_of',

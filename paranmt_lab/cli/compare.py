@@ -30,10 +30,10 @@ def compare_(
     "Test the difference between two systems: differences, 95 % intervals and p on each set and over years."
     from paranmt_lab.evaluation.graded_pairs import compare_systems
     from paranmt_lab.evaluation.sts import YEARLY
-    from paranmt_lab.evaluation.tasks import open_system
+    from paranmt_lab.evaluation.tasks import open_similarity
     s = settings()
     names = [name.strip() for name in tasks.split(',') if name.strip()] or YEARLY
-    one, other = (open_system(name, s).similarity for name in (first, second))
+    one, other = (open_similarity(name, s) for name in (first, second))
     table = compare_systems(one, other, s.resources, names, metric)
     if not len(table): return show_note(f"None of the sets of {', '.join(names)} is below {s.resources}.")
     view = table.assign(**{c: 100 * table[c] for c in ('first', 'second', 'difference', 'low', 'high')})
@@ -72,8 +72,8 @@ def _show_clean(names, overlap, s, output):
 
     from paranmt_lab.evaluation.contamination import clean_figures
     from paranmt_lab.evaluation.results import results_frame
-    from paranmt_lab.evaluation.tasks import open_system
-    frames = [results_frame(clean_figures(open_system(name, s).similarity, overlap, s)).assign(system=name)
+    from paranmt_lab.evaluation.tasks import open_similarity
+    frames = [results_frame(clean_figures(open_similarity(name, s), overlap, s)).assign(system=name)
               for name in names]
     figures = pd.concat(frames, ignore_index=True)
     pearson = figures[figures.metric == 'pearson']
@@ -88,10 +88,10 @@ def _keep_clean(names, overlap, s, source):
     from paranmt_lab.evaluation.contamination import clean_rows
     from paranmt_lab.evaluation.pending import result_run
     from paranmt_lab.evaluation.results import record_results, results_frame
-    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_system
+    from paranmt_lab.evaluation.tasks import BASELINES, VECTORS, open_similarity
     for name in names:
         if name in (*BASELINES, *VECTORS): continue
-        rows = results_frame(clean_rows(open_system(name, s).similarity, overlap, s, source))
+        rows = results_frame(clean_rows(open_similarity(name, s), overlap, s, source))
         if not len(rows): continue
         run = result_run(name, s)
         record_results(run, run.name, rows, full_name(name), s)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'SUITES', 'TASKS', 'BASELINES', 'VECTORS', 'Task', 'graded_task', 'choose_tasks', 'Baseline', 'open_system',
-           'evaluate', 'sample_of', 'evaluate_run', 'development_set', 'development_score']
+           'open_similarity', 'evaluate', 'sample_of', 'evaluate_run', 'development_set', 'development_score']
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #c5ada258
 import math
@@ -126,6 +126,15 @@ def open_system(
     "Open a system by its name."
     if name in BASELINES: return BASELINES[name]
     return VECTORS[name](s) if name in VECTORS else open_model(name, s, 'Encoder')
+
+def open_similarity(
+    name:str,   # As for `open_system`
+    s:Settings, # Settings
+) -> Callable:  # From n first and n second sentences to an array of n similarities
+    "The similarity of sentences by a system."
+    similarity = open_system(name, s).similarity
+    if similarity is None: raise ValueError(f'{name} has no similarity of sentences to compare')
+    return similarity
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #8ac66cdf
 def _rows(task, system, s):
