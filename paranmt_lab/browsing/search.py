@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from .rows import ROWS, blocks_path, has_blocks, is_of_shard, read_blocks
 from ..corpora.corpus import MAKE_AGAIN, PAIRS, SHARD, Corpus, reading_file
 from ..ground.settings import atomic
-from ..tokens.lookup import decode_point, text_loop
+from ..tokens.lookup import decode_point
+from ..tokens.table import text_loop
 
 # %% ../../nbs/3_judging/browsing/05_search.ipynb #d250518e
 FOUR_BYTES = 2 ** 21 # Numbers that four bytes of UTF-8 can hold; Unicode has 1,114,112 characters
