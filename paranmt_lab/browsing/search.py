@@ -26,7 +26,8 @@ from ..corpora.files import MAKE_AGAIN, reading_file
 from ..corpora.pairs import PAIRS, SHARD
 from ..corpora.query import Corpus
 from ..ground.settings import atomic
-from ..tokens.lookup import decode_point, text_loop
+from ..tokens.lookup import decode_point
+from ..tokens.table import text_loop
 
 # %% ../../nbs/3_judging/browsing/05_search.ipynb #d250518e
 FOUR_BYTES = 2 ** 21 # Numbers that four bytes of UTF-8 can hold; Unicode has 1,114,112 characters

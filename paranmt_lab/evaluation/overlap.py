@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ..filters.characters import character_column
-from ..tokens.lookup import MARK, kinds, text_loop
+from ..tokens.lookup import MARK, kinds
+from ..tokens.table import filled_slots, find, inline, text_loop
 
 # %% ../../nbs/4_measuring/evaluation/11_overlap.ipynb #3c96a9e8
 GRAM = 5  # characters of a gram
@@ -69,22 +70,13 @@ def _all_grams(points, starts, kinds):
 # %% ../../nbs/4_measuring/evaluation/11_overlap.ipynb #dadd9c8f
 class OverlapIndex(NamedTuple):
     "Inverted index of the grams of some sentences."
-    slots: np.ndarray     # int32 [2^k], gram at each slot of the hash table; -1: none
+    slots: np.ndarray     # uint64 [2^k], hash table of the grams; the first one has number 1
     grams: np.ndarray     # uint64 [g], the distinct grams, ascending
     postings: np.ndarray  # int32 [p], sentences that contain each gram, gram after gram
     offsets: np.ndarray   # int64 [g + 1], beginning of each gram's postings
     members: np.ndarray   # int32 [p], distinct grams of each sentence, ascending, sentence after sentence
     starts: np.ndarray    # int64 [n + 1], beginning of each sentence's grams
     whole: np.ndarray     # uint64 [n], hash of each whole sentence
-
-@text_loop
-def _fill(slots, grams):
-    "Fill the hash table with grams."
-    mask = np.uint64(len(slots) - 1)
-    for g in range(len(grams)):
-        place = grams[g] & mask
-        while slots[place] >= 0: place = (place + np.uint64(1)) & mask
-        slots[place] = g
 
 def overlap_index(
     sentences:Sequence[str],  # n sentences to look for
@@ -96,20 +88,15 @@ def overlap_index(
     order = np.argsort(members, kind='stable')
     postings = np.repeat(np.arange(len(sentences), dtype=np.int32), np.diff(starts))[order]
     offsets = np.searchsorted(members[order], np.arange(len(grams) + 1))
-    slots = np.full(1 << int(np.ceil(np.log2(2 * len(grams) + 2))), -1, np.int32)
-    _fill(slots, grams)
+    slots = filled_slots(grams, len(grams))
     return OverlapIndex(slots, grams, postings, offsets, members.astype(np.int32), starts, whole)
 
 # %% ../../nbs/4_measuring/evaluation/11_overlap.ipynb #a2a93987
-@text_loop
-def _find(gram, slots, grams):
-    "Number of a gram; -1 for an unknown gram."
-    mask = np.uint64(len(slots) - 1)
-    place = gram & mask
-    while slots[place] >= 0:
-        if grams[slots[place]] == gram: return slots[place]
-        place = (place + np.uint64(1)) & mask
-    return -1
+@inline
+def _is_gram(number, key):
+    "Whether a gram is the one with this number, from 1."
+    grams, gram = key
+    return grams[number - 1] == gram
 
 @text_loop
 def _candidates(rare, postings, offsets, is_candidate, candidates):
@@ -137,7 +124,7 @@ def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bo
     "Rows, sentences, Jaccard coefficients and whether whole texts are equal, for all that reach the threshold."
     rows, sentences, values, equal = [0][:0], [np.int32(0)][:0], [0.][:0], [False][:0]
     is_candidate, candidates = np.zeros(len(whole), np.bool_), np.empty(len(whole), np.int32)
-    longest = 0
+    longest, mask = 0, np.uint64(len(slots) - 1)
     for s in range(len(starts) - 1): longest = max(longest, starts[s + 1] - starts[s])
     plain, own = np.empty(longest + 1, np.uint32), np.empty(longest + 1, np.uint64)
     numbers = np.empty(longest + 1, np.int32)
@@ -146,8 +133,8 @@ def _look_up(points, starts, kinds, slots, grams, postings, offsets, members, bo
         if length == 0: continue
         size, n = _grams(plain, length, own), 0
         for k in range(size):
-            gram = _find(own[k], slots, grams)
-            if gram >= 0: numbers[n] = gram; n += 1
+            number = find(slots, mask, own[k], own[k], _is_gram, (grams, own[k]))
+            if number: numbers[n] = number - 1; n += 1
         least = int(np.ceil(threshold * size - 1e-9))
         if n < least: continue
         frequency = (offsets[numbers[:n] + 1] - offsets[numbers[:n]])

@@ -14,7 +14,7 @@ from numba import njit
 
 from ..encoders.zoo import WordVectors
 from .tokens import Text, TokenColumn, token_columns
-from ..tokens.lookup import text_loop
+from ..tokens.table import text_loop
 
 # %% ../../nbs/3_judging/filters/06_alignment.ipynb #03bd61e7
 class _Types(NamedTuple):

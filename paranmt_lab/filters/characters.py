@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from .grams import shared_in_rows
 from .tokens import Text, TokenColumn, text_column, token_columns
-from ..tokens.lookup import MARK, SPACE, fold, kinds, text_loop
+from ..tokens.lookup import MARK, SPACE, fold, kinds
+from ..tokens.table import text_loop
 
 # %% ../../nbs/3_judging/filters/04_characters.ipynb #10a59163
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from fastcore.basics import patch
 
 from paranmt_lab.tokens.lookup import (
     C_D,
@@ -35,12 +34,10 @@ from paranmt_lab.tokens.lookup import (
     contraction_end,
     decode_point,
     folding,
-    hash_of,
-    hashes_of_spans,
     kinds,
-    text_loop,
     utf8,
 )
+from ..tokens.table import hash_of, hashes_of_spans, text_loop
 from ..tokens.text import tokenize
 
 # %% ../../nbs/3_judging/filters/01_tokens.ipynb #3c9a459e
@@ -240,35 +237,27 @@ class TokenColumn(Sequence):
     missing: np.ndarray  # bool [n], where there was no text
     types: TypeTable     # Numbers of the tokens that are not their own key; columns that are compared share it
 
-    def __len__(self): return len(self.missing)
+    def __len__(self) -> int: return len(self.missing)
     def __getitem__(self,
         i, # Row of a text, from 0
     ):     # Its tokens, as strings; None where there was no text
         return next(self._lists([i]))
-    def __iter__(self): return self._lists(range(len(self)))
+    def __iter__(self) -> Iterator[list[str]|None]: return self._lists(range(len(self)))
+
+    def _lists(self, rows) -> Iterator[list[str]|None]:
+        "Tokens of some rows as strings."
+        tokens = self.types.tokens
+        def _string(key):
+            if key >> 63: return tokens[(key & ~int(NUMBER_BIT)) - 1]
+            return key.to_bytes(SHORT, 'little').rstrip(b'\0').decode()
+        for i in rows:
+            if not 0 <= i < len(self): raise IndexError(f'row {i} of {len(self)}')
+            keys = self.keys[self.offsets[i]:self.offsets[i + 1]].tolist()
+            yield None if self.missing[i] else list(map(_string, keys))
 
     @property
     def lengths(self) -> np.ndarray: # int64 [n], in tokens
         return np.diff(self.offsets)
-
-# %% ../../nbs/3_judging/filters/01_tokens.ipynb #3f1c79e2
-@patch(as_prop=True)
-def sizes(self:TypeTable) -> np.ndarray: # int64 [types]
-    "How many characters each type has, number 1 first."
-    return np.diff(self._at[:self.size + 1])
-
-# %% ../../nbs/3_judging/filters/01_tokens.ipynb #010b8a1f
-@patch
-def _lists(self:TokenColumn, rows) -> Iterator[list[str]|None]:
-    "Tokens of some rows as strings."
-    tokens = self.types.tokens
-    def _string(key):
-        if key >> 63: return tokens[(key & ~int(NUMBER_BIT)) - 1]
-        return key.to_bytes(SHORT, 'little').rstrip(b'\0').decode()
-    for i in rows:
-        if not 0 <= i < len(self): raise IndexError(f'row {i} of {len(self)}')
-        keys = self.keys[self.offsets[i]:self.offsets[i + 1]].tolist()
-        yield None if self.missing[i] else list(map(_string, keys))
 
 # %% ../../nbs/3_judging/filters/01_tokens.ipynb #898a63cc
 def token_column(

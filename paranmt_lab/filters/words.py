@@ -13,7 +13,7 @@ import numpy as np
 
 from .grams import fill_slots, present_tokens, repeated_grams, shared_grams, slots_for
 from .tokens import NUMBER_BIT, Text, TokenColumn, token_columns
-from ..tokens.lookup import text_loop
+from ..tokens.table import text_loop
 
 # %% ../../nbs/3_judging/filters/05_words.ipynb #c3d69d16
 ORDERS = 1, 2, 3, 4

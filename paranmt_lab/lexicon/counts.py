@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..filters.tokens import TokenColumn
-from ..tokens.lookup import text_loop
+from ..tokens.table import text_loop
 from ..tokens.text import Packed
 
 # %% ../../nbs/3_judging/lexicon/01_counts.ipynb #12241eba
