@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['CAUSES', 'PATIENCE', 'PRAGMAS', 'SERVER_OPTIONS', 'LOCK', 'SILENCE', 'MIGRATIONS', 'EVENT', 'FALSE_NEGATIVE',
            'SENTENCES', 'sqlite_path', 'server_url', 'StoreError', 'Busy', 'Full', 'ReadOnly', 'Unreachable', 'Damaged',
-           'NewerSchema', 'EventLog', 'run', 'frame_of', 'add_rows', 'stamp', 'note', 'storable', 'moment', 'flag',
-           'false_negatives', 'flagged_pairs']
+           'NewerSchema', 'run', 'Database', 'frame_of', 'add_rows', 'stamp', 'migrate', 'note', 'storable', 'EventLog',
+           'moment', 'flag', 'false_negatives', 'flagged_pairs']
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #98ce7b73
 import json
@@ -25,7 +25,6 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
-from fastcore.basics import patch
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #5e17d91a
 def sqlite_path(
@@ -173,72 +172,6 @@ def _make_file(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     with _making, suppress(FileExistsError): os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #02f13e7e
-class EventLog:
-    "An append-only log of events."
-    def __init__(self,
-        url:str,                             # `sqlite:///PATH` or `postgresql://...`
-        clock:Callable[[], datetime]|None=None, # Time with its zone; None is the clock of the database's machine
-    ):
-        self.url, self.clock, self.server = url, clock, server_url(url)
-        self.path = None if self.server else sqlite_path(url)
-        self.name = str(self.path)
-        if self.server: self.name = f'postgresql://{self.server.host or "localhost"}/{self.server.database}'
-        else: _make_file(self.path)
-        self.migrate()
-
-    def __repr__(self): return f'EventLog({self.path.name if self.path else self.name}, {len(self):,} events)'
-    def __len__(self): return self.ask('SELECT count(*) FROM events').scalar()
-
-    @property
-    def engine(self): return _engine(self.url, os.getpid())
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #5e2f218f
-@patch
-@contextmanager
-def _explaining(self:EventLog):
-    "Errors of the engine as a `StoreError`."
-    try: yield
-    except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as e: raise _explained(self.name, e) from e
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #c367ede3
-@patch
-@contextmanager
-def reading(self:EventLog) -> Iterator[sa.Connection]: # For `run`
-    "A transaction that sees one moment of the database, whatever others write meanwhile."
-    options = dict(isolation_level='REPEATABLE READ', postgresql_readonly=True) if self.server else {}
-    with self._explaining(), self.engine.connect().execution_options(**options) as db: yield db
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #18f82e73
-LOCK = 0x706172616E6D74 # Number of the advisory lock
-SILENCE = 60            # Seconds that a writer may pause within a transaction; 0 is for ever
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key), "
-                  "set_config('idle_in_transaction_session_timeout', :silence, true)")
-
-@patch
-def _begun(self:EventLog, silence=None):
-    "A connection that has the lock for writing."
-    db = self.engine.connect().execution_options(writes=True)
-    try:
-        db.begin()
-        silence = SILENCE if silence is None else silence
-        if self.server: db.execute(_LOCK, {'key': LOCK, 'silence': f'{silence}s'})
-        return db
-    except BaseException:
-        db.close()
-        raise
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #2659ec95
-@patch
-@contextmanager
-def writing(self:EventLog,
-    silence:int|None=None, # Seconds that it may pause between two statements; None is `SILENCE`
-) -> Iterator[sa.Connection]: # For `run` and `add_rows`
-    "A transaction alone in writing: committed at the end, or nothing of it."
-    with self._explaining(), _patiently(lambda: self._begun(silence)) as db:
-        yield db
-        db.commit()
-
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #a764149f
 @lru_cache(maxsize=512)
 def _text(sql): return sa.text(sql)
@@ -252,14 +185,75 @@ def run(
     "Execute SQL; text that people type only ever goes in as a value."
     return db.execute(_text(sql), list(many) or values)
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #d5423585
-@patch
-def ask(self:EventLog,
-    sql:str,  # A query with `:name` for values
-    **values, # The values
-) -> sa.Result: # Its rows
-    "One question in a transaction of its own."
-    with self.reading() as db: return run(db, sql, **values).freeze()()
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #9bd5cc8e
+@contextmanager
+def _explaining(name):
+    "Errors of the engine as a `StoreError`."
+    try: yield
+    except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as e: raise _explained(name, e) from e
+
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #42e4cd5c
+LOCK = 0x706172616E6D74 # Number of the advisory lock
+SILENCE = 60            # Seconds that a writer may pause within a transaction; 0 is for ever
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key), "
+                  "set_config('idle_in_transaction_session_timeout', :silence, true)")
+
+def _begin_writing(engine, silence=None):
+    "A connection that has the lock for writing."
+    db = engine.connect().execution_options(writes=True)
+    try:
+        db.begin()
+        silence = SILENCE if silence is None else silence
+        if engine.dialect.name == 'postgresql': db.execute(_LOCK, {'key': LOCK, 'silence': f'{silence}s'})
+        return db
+    except BaseException:
+        db.close()
+        raise
+
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #5cc57469
+class Database:
+    "A database that one program at a time writes to, and any number read."
+    def __init__(self,
+        url:str,                             # `sqlite:///PATH` or `postgresql://...`
+        clock:Callable[[], datetime]|None=None, # Time with its zone; None is the clock of the database's machine
+    ):
+        self.url, self.clock, self.server = url, clock, server_url(url)
+        self.path = None if self.server else sqlite_path(url)
+        self.name = str(self.path)
+        if self.server: self.name = f'postgresql://{self.server.host or "localhost"}/{self.server.database}'
+        else: _make_file(self.path)
+
+    @property
+    def engine(self) -> sa.Engine: return _engine(self.url, os.getpid())
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]: # For `run`
+        "A transaction that sees one moment of the database, whatever others write meanwhile."
+        options = dict(isolation_level='REPEATABLE READ', postgresql_readonly=True) if self.server else {}
+        with _explaining(self.name), self.engine.connect().execution_options(**options) as db: yield db
+
+    @contextmanager
+    def writing(self,
+        silence:int|None=None, # Seconds that it may pause between two statements; None is `SILENCE`
+    ) -> Iterator[sa.Connection]: # For `run` and `add_rows`
+        "A transaction alone in writing: committed at the end, or nothing of it."
+        with _explaining(self.name), _patiently(lambda: _begin_writing(self.engine, silence)) as db:
+            yield db
+            db.commit()
+
+    def ask(self,
+        sql:str,  # A query with `:name` for values
+        **values, # The values
+    ) -> sa.Result: # Its rows
+        "One question in a transaction of its own."
+        with self.reading() as db: return run(db, sql, **values).freeze()()
+
+    def now(self,
+        db:sa.Connection, # Of `writing`
+    ) -> datetime:        # The time there
+        "The clock of the machine that all writers share."
+        if self.clock: return self.clock()
+        return run(db, 'SELECT clock_timestamp()').scalar() if self.server else datetime.now(timezone.utc)
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #a02533d6
 def frame_of(
@@ -289,6 +283,13 @@ def add_rows(
     values = ', '.join(f':{name}' for name in rows[0])
     if db.dialect.name == 'postgresql': _copy_rows(db, table, columns, rows)
     else: run(db, f'INSERT INTO {table} ({columns}) VALUES ({values})', *rows)
+
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #8a6ee6ed
+def stamp(
+    time:datetime, # A time with its zone
+) -> str:          # ISO 8601 in UTC with milliseconds; its order as text is its order in time
+    "A time as the log writes it."
+    return time.astimezone(timezone.utc).isoformat(timespec='milliseconds')
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #bc89eed3
 _EVENTS = """CREATE TABLE IF NOT EXISTS events (id {}, time TEXT NOT NULL, annotator TEXT NOT NULL, kind TEXT NOT NULL,
@@ -377,44 +378,28 @@ def _version(db):
     if 'schema' not in sa.inspect(db).get_table_names(): return 0
     return run(db, 'SELECT coalesce(max(version), 0) FROM schema').scalar()
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #d4f85460
-@patch
-def migrate(self:EventLog):
-    "Bring the schema up to date, or refuse one that is newer than this program."
-    with self.reading() as db: version = _version(db)
-    if version < len(MIGRATIONS):
-        with self.writing() as db:
-            for sql in self._missing_steps(db): run(db, sql)
-    if version > len(MIGRATIONS):
-        raise NewerSchema(f'{self.name}: has schema {version}, this version of ParaNMT Lab knows up to '
-                          f'{len(MIGRATIONS)}: nothing was changed; update the workbench, or give it another database '
-                          '(annotations in settings.ini)')
-
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #b0572094
-@patch
-def _missing_steps(self:EventLog, db):
+def _missing_steps(database, db):
     "SQL of the steps that are missing, looked up while no other process can take them."
     engine, version = db.dialect.name, _version(db)
     if version == 0: yield from [*_START[engine], _SCHEMA]
     for number, step in list(enumerate(MIGRATIONS, 1))[version:]:
         yield from step(engine)
-        yield f"INSERT INTO schema (version, time) VALUES ({number}, '{stamp(self.now(db))}')"
+        yield f"INSERT INTO schema (version, time) VALUES ({number}, '{stamp(database.now(db))}')"
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #8a6ee6ed
-def stamp(
-    time:datetime, # A time with its zone
-) -> str:          # ISO 8601 in UTC with milliseconds; its order as text is its order in time
-    "A time as the log writes it."
-    return time.astimezone(timezone.utc).isoformat(timespec='milliseconds')
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #372c3c4a
-@patch
-def now(self:EventLog,
-    db:sa.Connection, # Of `writing`
-) -> datetime:        # The time there
-    "The clock of the machine that all writers share."
-    if self.clock: return self.clock()
-    return run(db, 'SELECT clock_timestamp()').scalar() if self.server else datetime.now(timezone.utc)
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #d4f85460
+def migrate(
+    database:Database, # Of any version
+):
+    "Bring the schema up to date, or refuse one that is newer than this program."
+    with database.reading() as db: version = _version(db)
+    if version < len(MIGRATIONS):
+        with database.writing() as db:
+            for sql in _missing_steps(database, db): run(db, sql)
+    if version > len(MIGRATIONS):
+        raise NewerSchema(f'{database.name}: has schema {version}, this version of ParaNMT Lab knows up to '
+                          f'{len(MIGRATIONS)}: nothing was changed; update the workbench, or give it another database '
+                          '(annotations in settings.ini)')
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #85099149
 EVENT = ['id', 'time', 'annotator', 'kind', 'payload', 'campaign', 'item', 'token']
@@ -450,32 +435,51 @@ def storable(
         raise ValueError(f'{what} {text[:40]!a}: NUL and lone surrogates cannot be kept here; leave them out')
     return text
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #f926b055
-@patch
-def append(self:EventLog,
-    kind:str,      # Kind of event
-    annotator:str, # Its author
-    *payloads:dict, # The content of each event, as JSON can hold it
-) -> list[int]:    # Numbers of the events
-    "Append events, all or none."
-    with self.writing() as db:
-        now = self.now(db)
-        return [note(db, now, kind, annotator, payload) for payload in payloads]
+# %% ../../nbs/3_judging/annotation/01_store.ipynb #b1988ec3
+class EventLog(Database):
+    "An append-only log of events."
+    def __init__(self,
+        url:str,                             # `sqlite:///PATH` or `postgresql://...`
+        clock:Callable[[], datetime]|None=None, # Time with its zone; None is the clock of the database's machine
+    ):
+        super().__init__(url, clock)
+        migrate(self)
 
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #3396064c
-@patch
-def events(self:EventLog,
-    kind:str|None=None, # Only of this kind; None is all
-    after:int=0,        # Only those with a greater number
-    campaign:str|None=None, # Only of this campaign; None is all
-) -> pd.DataFrame:      # Columns `EVENT`, in the order of the log; `payload` as it was given
-    "Read events back."
-    only = {name: value for name, value in dict(kind=kind, campaign=campaign).items() if value is not None}
-    condition = ''.join(f' AND {name} = :{name}' for name in only)
-    query = f"SELECT {', '.join(EVENT)} FROM events WHERE id > :after{condition} ORDER BY id"
-    frame = frame_of(self.ask(query, after=after, **only))
-    payload = pd.Series([json.loads(text) for text in frame.payload], dtype=object)
-    return frame.assign(payload=payload, item=frame.item.astype('Int64'))
+    def __repr__(self): return f'EventLog({self.path.name if self.path else self.name}, {len(self):,} events)'
+    def __len__(self): return self.ask('SELECT count(*) FROM events').scalar()
+
+    def append(self,
+        kind:str,      # Kind of event
+        annotator:str, # Its author
+        *payloads:dict, # The content of each event, as JSON can hold it
+    ) -> list[int]:    # Numbers of the events
+        "Append events, all or none."
+        with self.writing() as db:
+            now = self.now(db)
+            return [note(db, now, kind, annotator, payload) for payload in payloads]
+
+    def events(self,
+        kind:str|None=None, # Only of this kind; None is all
+        after:int=0,        # Only those with a greater number
+        campaign:str|None=None, # Only of this campaign; None is all
+    ) -> pd.DataFrame:      # Columns `EVENT`, in the order of the log; `payload` as it was given
+        "Read events back."
+        only = {name: value for name, value in dict(kind=kind, campaign=campaign).items() if value is not None}
+        condition = ''.join(f' AND {name} = :{name}' for name in only)
+        query = f"SELECT {', '.join(EVENT)} FROM events WHERE id > :after{condition} ORDER BY id"
+        frame = frame_of(self.ask(query, after=after, **only))
+        payload = pd.Series([json.loads(text) for text in frame.payload], dtype=object)
+        return frame.assign(payload=payload, item=frame.item.astype('Int64'))
+
+    def backup(self,
+        path:Path, # File to write; one that exists is not overwritten
+    ) -> Path:     # The file
+        "A copy of the database as it is now, during work."
+        if self.path is None: raise ValueError(f'{self.name}: make a backup of a server with pg_dump')
+        if Path(path).exists(): raise FileExistsError(f'{path} is there already: name a new file')
+        with _explaining(self.name), closing(_patiently(lambda: _open(self.path))) as db:
+            db.execute('VACUUM INTO ?', [str(path)])
+        return Path(path)
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #5e68332d
 def _last_until(db, time):
@@ -497,18 +501,6 @@ def moment(
     if at is not None: query += ' AND id <= :at'
     if campaign is not None: query += ' AND campaign = :campaign'
     return run(db, query, at=at, campaign=campaign).scalar()
-
-# %% ../../nbs/3_judging/annotation/01_store.ipynb #ab9ab4b3
-@patch
-def backup(self:EventLog,
-    path:Path, # File to write; one that exists is not overwritten
-) -> Path:     # The file
-    "A copy of the database as it is now, during work."
-    if self.server: raise ValueError(f'{self.name}: make a backup of a server with pg_dump')
-    if Path(path).exists(): raise FileExistsError(f'{path} is there already: name a new file')
-    with self._explaining(), closing(_patiently(lambda: _open(self.path))) as db:
-        db.execute('VACUUM INTO ?', [str(path)])
-    return Path(path)
 
 # %% ../../nbs/3_judging/annotation/01_store.ipynb #a614d852
 FALSE_NEGATIVE = 'false negative'

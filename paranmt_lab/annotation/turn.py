@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['REASONS', 'STATE_AFTER', 'HOLDING', 'UNDOABLE', 'FACTS', 'Task', 'Empty', 'Answer', 'Refused', 'person', 'known_as',
-           'rater_of', 'Turn', 'begin_turn', 'label_pattern']
+           'rater_of', 'Ledger', 'label_pattern', 'patterns_of', 'count_patterns', 'Turn', 'begin_turn']
 
 # %% ../../nbs/3_judging/annotation/03_turn.ipynb #9e85a3df
 import unicodedata
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
-from fastcore.basics import patch
 
 from .campaigns import SCALES, Campaign, campaign_in
 from .store import EventLog, note, run, stamp, storable
@@ -95,10 +94,18 @@ def rater_of(
     "The name of a person in a campaign of a database."
     with log.reading() as db: return known_as(db, campaign, name)
 
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #15a02605
+_SET = f"""INSERT INTO assignments (campaign, item, annotator, state, event, time, {', '.join(FACTS)})
+    VALUES (:c, :i, :who, :state, :event, :time, {', '.join(f':{fact}' for fact in FACTS)})
+    ON CONFLICT (campaign, item, annotator) DO UPDATE SET state = excluded.state, event = excluded.event,
+    time = excluded.time, {', '.join(f'{fact} = excluded.{fact}' for fact in FACTS)}"""
+_FREE = 'SELECT "open" FROM places WHERE campaign = :c AND item = :i'
+_TAKE = 'UPDATE places SET "open" = "open" - :n WHERE campaign = :c AND item = :i'
+
 # %% ../../nbs/3_judging/annotation/03_turn.ipynb #0dc9457d
 @dataclass
-class Turn:
-    "One person's turn in a campaign, inside one transaction."
+class Ledger:
+    "The tables that follow from the log, for one person in a campaign."
     db: sa.Connection  # Of `writing`
     plan: Campaign     # The campaign
     annotator: str     # Of `person`
@@ -110,6 +117,123 @@ class Turn:
     ) -> sa.CursorResult: # The rows
         "Execute SQL for this campaign and person."
         return run(self.db, sql, c=self.plan.name, a=self.annotator, **values)
+
+    def assignment(self,
+        item:int,          # Number of the item
+        who:str|None=None, # Name of a person; None is the person of this turn
+    ) -> sa.Row|None:      # Row of the table `assignments`; None where the person never had the item
+        "The state of an item for a person."
+        return self.ask('SELECT * FROM assignments WHERE campaign = :c AND item = :i AND annotator = :who',
+                        i=item, who=who or self.annotator).one_or_none()
+
+    def set_assignment(self,
+        item:int,     # Number of the item
+        who:str,      # Name of the person
+        state:str,    # The new state
+        event:int,    # Number of the event
+        payload:dict, # What the event says
+    ) -> None:
+        "Write the state of an item for a person."
+        facts = {fact: payload.get(fact) for fact in FACTS}
+        self.ask(_SET, i=item, who=who, state=state, event=event, time=stamp(self.now), **facts)
+
+    def has_place(self,
+        item:int,  # Number of the item
+    ) -> bool:     # Always True of gold items
+        "Whether an item has a free place."
+        places = self.ask(_FREE, i=item).scalar()
+        return places is None or places > 0
+
+    def take_places(self,
+        item:int, # Number of the item
+        n:int,    # Places to take; negative frees them
+    ) -> None:
+        "Take or free places of an item."
+        if n: self.ask(_TAKE, n=n, i=item)
+
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #86c13590
+def label_pattern(
+    labels:Iterable[int|None], # Labels of an item on one scale; None is no label
+) -> str:                      # Such as `1,3,3`
+    "The labels of an item as text, in order."
+    return ','.join(map(str, sorted(label for label in labels if label is not None)))
+
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #6482fa1b
+def patterns_of(
+    ledger:Ledger,    # Of the campaign
+    item:int,         # Number of the item
+) -> dict[str, str]:  # Scale to label pattern
+    "The labels that an item has on each scale."
+    rows = ledger.ask("SELECT strength, fluency FROM assignments "
+                      "WHERE campaign = :c AND item = :i AND state = 'rated'", i=item).all()
+    return {scale: label_pattern(getattr(row, scale) for row in rows) for scale in SCALES}
+
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #38e61bfc
+_COUNT = """INSERT INTO counts (campaign, stratum, scale, pattern, n) VALUES (:c, :stratum, :scale, :pattern, :n)
+    ON CONFLICT (campaign, stratum, scale, pattern) DO UPDATE SET n = counts.n + :n"""
+
+def count_patterns(
+    ledger:Ledger,         # Of the campaign
+    stratum:str,           # Stratum of the item
+    before:dict[str, str], # Label patterns before
+    after:dict[str, str],  # Label patterns now
+) -> None:
+    "Move an item from its old label patterns to the new ones."
+    for scale in SCALES:
+        if before[scale] == after[scale]: continue
+        for pattern, n in ((before[scale], -1), (after[scale], 1)):
+            if pattern: ledger.ask(_COUNT, stratum=stratum, scale=scale, pattern=pattern, n=n)
+
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #a4574216
+def _state(kind, payload):
+    "The state that an event leads to."
+    return payload['state'] if kind in ('undone', 'imported') else STATE_AFTER[kind]
+
+# %% ../../nbs/3_judging/annotation/03_turn.ipynb #bed165d2
+_PLACE = """SELECT i.stratum, p.item IS NOT NULL AS has_places, p.repeat_of FROM items i
+    LEFT JOIN places p ON p.campaign = i.campaign AND p.item = i.item WHERE i.campaign = :c AND i.item = :i"""
+_RUN_OUT = """SELECT item, annotator, since FROM assignments
+    WHERE campaign = :c AND state = 'leased' AND expires <= :now ORDER BY expires, item, annotator"""
+
+@dataclass
+class Turn(Ledger):
+    "One person's turn in a campaign, inside one transaction."
+    def record(self,
+        kind:str,            # Kind of event
+        item:int,            # Number of the item
+        payload:dict,        # What the event says
+        token:str|None=None, # Made up by the sender
+        of:str|None=None,    # Whose item it is; None is the person of this turn
+    ) -> int:                # Number of the event
+        "Write an event and update the tables that follow from it."
+        who = of or self.annotator
+        event = note(self.db, self.now, kind, who, payload, self.plan.name, item, token)
+        old, new = self.assignment(item, who), _state(kind, payload)
+        before = old.state if old else None
+        place = self.ask(_PLACE, i=item).one()
+        is_counted = place.has_places and place.repeat_of is None and 'rated' in (before, new)
+        patterns = patterns_of(self, item) if is_counted else {}
+        self.set_assignment(item, who, new, event, payload)
+        if is_counted: count_patterns(self, place.stratum, patterns, patterns_of(self, item))
+        if place.has_places: self.take_places(item, (new in HOLDING) - (before in HOLDING))
+        if kind in UNDOABLE: self.ask('INSERT INTO acts (event, campaign, annotator) VALUES (:e, :c, :a)', e=event)
+        return event
+
+    def lease(self,
+        item:int,            # Number of the item
+        since:str|None=None, # When the person was first given it, UTC; None is now
+    ) -> int:                # Number of the event
+        "Give an item to this person."
+        return self.record('assigned', item, dict(since=since or stamp(self.now), expires=self.lease_end()))
+
+    def lease_end(self) -> str: # Time, UTC
+        "When a lease that begins now ends."
+        return stamp(self.now + timedelta(minutes=self.plan.lease))
+
+    def expire_leases(self) -> None:
+        "Record the leases that have run out."
+        for item, who, since in self.ask(_RUN_OUT, now=stamp(self.now)).all():
+            self.record('expired', item, dict(since=since), of=who)
 
 # %% ../../nbs/3_judging/annotation/03_turn.ipynb #135ad6a2
 @contextmanager
@@ -123,138 +247,3 @@ def begin_turn(
         turn = Turn(db, campaign_in(db, campaign), known_as(db, campaign, annotator), log.now(db))
         turn.expire_leases()
         yield turn
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #8d6daf2b
-_RUN_OUT = """SELECT item, annotator, since FROM assignments
-    WHERE campaign = :c AND state = 'leased' AND expires <= :now ORDER BY expires, item, annotator"""
-
-@patch
-def expire_leases(self:Turn):
-    "Record the leases that have run out."
-    for item, who, since in self.ask(_RUN_OUT, now=stamp(self.now)).all():
-        self.record('expired', item, dict(since=since), of=who)
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #a4574216
-_PLACE = """SELECT i.stratum, p.item IS NOT NULL AS has_places, p.repeat_of FROM items i
-    LEFT JOIN places p ON p.campaign = i.campaign AND p.item = i.item WHERE i.campaign = :c AND i.item = :i"""
-
-def _state(kind, payload):
-    "The state that an event leads to."
-    return payload['state'] if kind in ('undone', 'imported') else STATE_AFTER[kind]
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #bed165d2
-@patch
-def record(self:Turn,
-    kind:str,            # Kind of event
-    item:int,            # Number of the item
-    payload:dict,        # What the event says
-    token:str|None=None, # Made up by the sender
-    of:str|None=None,    # Whose item it is; None is the person of this turn
-) -> int:                # Number of the event
-    "Write an event and update the tables that follow from it."
-    who = of or self.annotator
-    event = note(self.db, self.now, kind, who, payload, self.plan.name, item, token)
-    old, new = self.assignment(item, who), _state(kind, payload)
-    before = old.state if old else None
-    place = self.ask(_PLACE, i=item).one()
-    is_counted = place.has_places and place.repeat_of is None and 'rated' in (before, new)
-    patterns = self.patterns(item) if is_counted else {}
-    self.set_assignment(item, who, new, event, payload)
-    if is_counted: self.count_patterns(place.stratum, patterns, self.patterns(item))
-    if place.has_places: self.take_places(item, (new in HOLDING) - (before in HOLDING))
-    if kind in UNDOABLE: self.ask('INSERT INTO acts (event, campaign, annotator) VALUES (:e, :c, :a)', e=event)
-    return event
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #15a02605
-_SET = f"""INSERT INTO assignments (campaign, item, annotator, state, event, time, {', '.join(FACTS)})
-    VALUES (:c, :i, :who, :state, :event, :time, {', '.join(f':{fact}' for fact in FACTS)})
-    ON CONFLICT (campaign, item, annotator) DO UPDATE SET state = excluded.state, event = excluded.event,
-    time = excluded.time, {', '.join(f'{fact} = excluded.{fact}' for fact in FACTS)}"""
-
-@patch
-def assignment(self:Turn,
-    item:int,          # Number of the item
-    who:str|None=None, # Name of a person; None is the person of this turn
-) -> sa.Row|None:      # Row of the table `assignments`; None where the person never had the item
-    "The state of an item for a person."
-    return self.ask('SELECT * FROM assignments WHERE campaign = :c AND item = :i AND annotator = :who',
-                    i=item, who=who or self.annotator).one_or_none()
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #29cef2ff
-@patch
-def set_assignment(self:Turn,
-    item:int,     # Number of the item
-    who:str,      # Name of the person
-    state:str,    # The new state
-    event:int,    # Number of the event
-    payload:dict, # What the event says
-):
-    "Write the state of an item for a person."
-    facts = {fact: payload.get(fact) for fact in FACTS}
-    self.ask(_SET, i=item, who=who, state=state, event=event, time=stamp(self.now), **facts)
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #c65c8d4c
-@patch
-def has_place(self:Turn,
-    item:int,  # Number of the item
-) -> bool:     # Always True of gold items
-    "Whether an item has a free place."
-    places = self.ask('SELECT "open" FROM places WHERE campaign = :c AND item = :i', i=item).scalar()
-    return places is None or places > 0
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #9912cd68
-@patch
-def take_places(self:Turn,
-    item:int, # Number of the item
-    n:int,    # Places to take; negative frees them
-):
-    "Take or free places of an item."
-    if n: self.ask('UPDATE places SET "open" = "open" - :n WHERE campaign = :c AND item = :i', n=n, i=item)
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #f1cf0bf4
-@patch
-def lease(self:Turn,
-    item:int,            # Number of the item
-    since:str|None=None, # When the person was first given it, UTC; None is now
-) -> int:                # Number of the event
-    "Give an item to this person."
-    return self.record('assigned', item, dict(since=since or stamp(self.now), expires=self.lease_end()))
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #4a3f6a4e
-@patch
-def lease_end(self:Turn) -> str: # Time, UTC
-    "When a lease that begins now ends."
-    return stamp(self.now + timedelta(minutes=self.plan.lease))
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #86c13590
-_COUNT = """INSERT INTO counts (campaign, stratum, scale, pattern, n) VALUES (:c, :stratum, :scale, :pattern, :n)
-    ON CONFLICT (campaign, stratum, scale, pattern) DO UPDATE SET n = counts.n + :n"""
-
-def label_pattern(
-    labels:Iterable[int|None], # Labels of an item on one scale; None is no label
-) -> str:                      # Such as `1,3,3`
-    "The labels of an item as text, in order."
-    return ','.join(map(str, sorted(label for label in labels if label is not None)))
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #6482fa1b
-@patch
-def patterns(self:Turn,
-    item:int,         # Number of the item
-) -> dict[str, str]:  # Scale to label pattern
-    "The labels that an item has on each scale."
-    rows = self.ask("SELECT strength, fluency FROM assignments WHERE campaign = :c AND item = :i AND state = 'rated'",
-                    i=item).all()
-    return {scale: label_pattern(getattr(row, scale) for row in rows) for scale in SCALES}
-
-# %% ../../nbs/3_judging/annotation/03_turn.ipynb #38e61bfc
-@patch
-def count_patterns(self:Turn,
-    stratum:str,           # Stratum of the item
-    before:dict[str, str], # Label patterns before
-    after:dict[str, str],  # Label patterns now
-):
-    "Move an item from its old label patterns to the new ones."
-    for scale in SCALES:
-        if before[scale] == after[scale]: continue
-        for pattern, n in ((before[scale], -1), (after[scale], 1)):
-            if pattern: self.ask(_COUNT, stratum=stratum, scale=scale, pattern=pattern, n=n)

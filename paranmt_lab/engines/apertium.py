@@ -12,8 +12,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
-from fastcore.basics import patch
-
 from .protocol import Decoding, Hypothesis, flagged, refuse_lacking
 
 # %% ../../nbs/1_models/engines/04_apertium.ipynb #8c83c62d
@@ -55,18 +53,6 @@ def _hypothesis(source, answer):
                    '' if plain == text else 'unknown words')
     return Hypothesis(plain, math.nan, len(plain.split()) + 1, flag)
 
-# %% ../../nbs/1_models/engines/04_apertium.ipynb #08029b8e
-class ApertiumEngine:
-    "Apertium's rules for one pair of languages."
-    methods:tuple[str, ...] = ('beam',)
-    translate:Callable # Of `Translator`, further down
-
-    def __init__(self,
-        pair:str, # `spa-eng`
-    ):
-        self.pair, self.source_lang = need_pair(pair), re.split('[-_]', pair)[0]
-        self.identity = dict(engine='apertium', model=f'apertium-{pair}', version=_version(pair))
-
 # %% ../../nbs/1_models/engines/04_apertium.ipynb #0dacb9cf
 def _version(pair):
     "Versions of the program and of the package that brought the pair, as far as Debian knows."
@@ -77,27 +63,36 @@ def _version(pair):
                                     *names], capture_output=True, text=True).stdout.split())
 
 # %% ../../nbs/1_models/engines/04_apertium.ipynb #c0bf1eb7
-@patch
-def _answers(self:ApertiumEngine, sources):
+def _answers(pair, sources):
     "The stream's answer to each sentence."
     stream = ''.join(f'{escaped(text)}\n\0' for text in sources)
-    process = subprocess.run(['apertium', '-z', '-n', '-f', 'none', self.pair],
+    process = subprocess.run(['apertium', '-z', '-n', '-f', 'none', pair],
                              input=stream.encode('utf-8', 'replace'), capture_output=True)
     answers = process.stdout.decode('utf-8', 'replace').split('\0')
     if process.returncode or len(answers) <= len(sources):
-        raise RuntimeError(f'apertium {self.pair} gave {len(answers) - 1:,} answers to {len(sources):,} sentences '
+        raise RuntimeError(f'apertium {pair} gave {len(answers) - 1:,} answers to {len(sources):,} sentences '
                            f'(exit code {process.returncode}): {process.stderr.decode()[:200]}')
     return answers[:len(sources)]
 
-# %% ../../nbs/1_models/engines/04_apertium.ipynb #2ed344ad
-@patch
-def translate(self:ApertiumEngine,
-    sources:Sequence[str],        # Sentences
-    decoding:Decoding=Decoding(), # Looked at for its method alone: there is one translation, without a score
-    advance:Callable|None=None,   # Called at the end with sentences, their words, and 0
-) -> list[list[Hypothesis]]:      # For each sentence its one hypothesis
-    "Translate sentences into English."
-    refuse_lacking(self, decoding)
-    out = [[_hypothesis(text, answer)] for text, answer in zip(sources, self._answers(sources) if sources else [])]
-    if advance: advance(len(out), sum(h.tokens for [h] in out), 0)
-    return out
+# %% ../../nbs/1_models/engines/04_apertium.ipynb #08029b8e
+class ApertiumEngine:
+    "Apertium's rules for one pair of languages."
+    methods:tuple[str, ...] = ('beam',)
+
+    def __init__(self,
+        pair:str, # `spa-eng`
+    ):
+        self.pair, self.source_lang = need_pair(pair), re.split('[-_]', pair)[0]
+        self.identity = dict(engine='apertium', model=f'apertium-{pair}', version=_version(pair))
+
+    def translate(self,
+        sources:Sequence[str],        # Sentences
+        decoding:Decoding=Decoding(), # Looked at for its method alone: there is one translation, without a score
+        advance:Callable|None=None,   # Called at the end with sentences, their words, and 0
+    ) -> list[list[Hypothesis]]:      # For each sentence its one hypothesis
+        "Translate sentences into English."
+        refuse_lacking(self, decoding)
+        answers = _answers(self.pair, sources) if sources else []
+        out = [[_hypothesis(text, answer)] for text, answer in zip(sources, answers)]
+        if advance: advance(len(out), sum(h.tokens for [h] in out), 0)
+        return out

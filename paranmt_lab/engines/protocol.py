@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from fastcore.basics import patch
+import pandas as pd
 
 from ..ground.settings import read_json
 from ..ground.wording import is_language
@@ -152,7 +152,14 @@ class Translator(Protocol):
 @runtime_checkable
 class Templated(Protocol):
     "An engine that writes paraphrases of a syntactic template that is asked for."
-    templates: Any # Frame of `template` and `sentences`, the most frequent first
+    templates: pd.DataFrame # `template` and `sentences`, the most frequent first
+
+    def table(self,
+        sentence:str,                 # English sentence
+        templates:Sequence[str],      # Templates, checked or as typed
+        decoding:Decoding=Decoding(), # How paraphrases are looked for; `n_best` are shown for each template
+    ) -> pd.DataFrame: # paraphrase, score, asked, found, match, parse, flags: one row for each paraphrase
+        "Paraphrases of a sentence for some templates, and the parses that they have."
 
 @runtime_checkable
 class Attentive(Protocol):
@@ -227,6 +234,33 @@ class Pieces:
         self.target = spm.SentencePieceProcessor(model_file=str(target)) if target.exists() else self.source
         self.traits = lru_cache(100_000)(lambda piece: _traits(self.source, piece))
 
+    def cut(self,
+        text:str, # A source
+    ) -> tuple[list[list[str]], str]: # Pieces of each part, closed by `</s>`, and flags; no part for an empty sentence
+        "Parts of a source that the model reads: mostly one."
+        pieces = self.source.encode(text, out_type=str)
+        if not pieces: return [], 'empty source'
+        parts = [pieces] if len(pieces) < self.longest else _packed(self.source, text, self.longest)
+        flag = flagged(self.strange(pieces), self.unknown(pieces), 'split source' if len(parts) > 1 else '',
+                       'truncated source' if any(len(p) >= self.longest for p in parts) else '')
+        return [p[:self.longest - 1] + ['</s>'] for p in parts], flag
+
+    def strange(self,
+        pieces:list[str], # Pieces of a source
+    ) -> str:             # A flag, or nothing
+        "Whether a source looks like another language, from its pieces alone."
+        letters, alone, size = (sum(x) for x in zip((0, 0, 0), *map(self.traits, pieces)))
+        if alone > ALONE * letters and letters > 3: return 'foreign script'
+        return 'foreign language' if size >= ENOUGH and len(pieces) > CRUMBS * size else ''
+
+    def unknown(self,
+        pieces:list[str], # Pieces of a source
+    ) -> str:             # A flag, or nothing
+        "Whether much of a source is nothing that the model knows."
+        sizes = [self.traits(piece)[2] for piece in pieces]
+        lost = sum(n for piece, n in zip(pieces, sizes) if self.source.piece_to_id(piece) == self.source.unk_id())
+        return 'unknown source' if lost and lost >= UNKNOWN * sum(sizes) else ''
+
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #c6b61091
 def sentences_of(
     text:str, # A text of several sentences, perhaps
@@ -235,31 +269,17 @@ def sentences_of(
     return [s for s in re.split(r'(?<=[.!?…])\s+|(?<=[.!?…]["”“»\')\]])\s+', text.strip()) if s]
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #4f5032cb
-@patch
-def _packed(self:Pieces, text):
+def _packed(source, text, longest):
     "Pieces of each stretch of sentences that fits."
     parts = []
     for sentence in sentences_of(text):
-        pieces = self.source.encode(sentence, out_type=str)
-        if parts and len(parts[-1]) + len(pieces) < self.longest: parts[-1] += pieces
+        pieces = source.encode(sentence, out_type=str)
+        if parts and len(parts[-1]) + len(pieces) < longest: parts[-1] += pieces
         else: parts.append(pieces)
     return parts
 
-# %% ../../nbs/1_models/engines/01_protocol.ipynb #d1c4e28f
-@patch
-def cut(self:Pieces,
-    text:str, # A source
-) -> tuple[list[list[str]], str]: # Pieces of each part, closed by `</s>`, and flags; no part for an empty sentence
-    "Parts of a source that the model reads: mostly one."
-    pieces = self.source.encode(text, out_type=str)
-    if not pieces: return [], 'empty source'
-    parts = [pieces] if len(pieces) < self.longest else self._packed(text)
-    flag = flagged(self.strange(pieces), self.unknown(pieces), 'split source' if len(parts) > 1 else '',
-                   'truncated source' if any(len(p) >= self.longest for p in parts) else '')
-    return [p[:self.longest - 1] + ['</s>'] for p in parts], flag
-
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #fdb534b7
-ALONE, CRUMBS, ENOUGH = .5, .6, 20
+ALONE, CRUMBS, ENOUGH = .5, .6, 20 # Of a foreign script, of a foreign language, and characters for the latter
 
 def _traits(source, piece):
     "Letters of a piece, those of them that are alone or in an unknown piece, and its characters without the blank."
@@ -267,27 +287,8 @@ def _traits(source, piece):
     alone = letters == 1 or source.piece_to_id(piece) == source.unk_id()
     return letters, letters * alone, len(piece) - piece.count('▁')
 
-# %% ../../nbs/1_models/engines/01_protocol.ipynb #7da4c89f
-@patch
-def strange(self:Pieces,
-    pieces:list[str], # Pieces of a source
-) -> str:             # A flag, or nothing
-    "Whether a source looks like another language, from its pieces alone."
-    letters, alone, size = (sum(x) for x in zip((0, 0, 0), *map(self.traits, pieces)))
-    if alone > ALONE * letters and letters > 3: return 'foreign script'
-    return 'foreign language' if size >= ENOUGH and len(pieces) > CRUMBS * size else ''
-
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #89313ae8
 UNKNOWN = 1 / 3 # Share of characters in unknown pieces from which a source is flagged
-
-@patch
-def unknown(self:Pieces,
-    pieces:list[str], # Pieces of a source
-) -> str:             # A flag, or nothing
-    "Whether much of a source is nothing that the model knows."
-    sizes = [self.traits(piece)[2] for piece in pieces]
-    lost = sum(n for piece, n in zip(pieces, sizes) if self.source.piece_to_id(piece) == self.source.unk_id())
-    return 'unknown source' if lost and lost >= UNKNOWN * sum(sizes) else ''
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #6ee48b50
 def model_name(

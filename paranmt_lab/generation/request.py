@@ -18,7 +18,7 @@ import pandas as pd
 from ..corpora.layout import list_corpora
 from ..corpora.pairs import SHARD
 from ..corpora.query import Corpus
-from ..engines.protocol import Decoding, Translator, decides
+from ..engines.protocol import Decoding, Templated, Translator, decides
 from ..ground.settings import Settings, safe_name
 from ..ground.wording import amount
 from ..jobs.provenance import canonical, provenance
@@ -62,6 +62,8 @@ def paraphrases(
         [hypotheses] = engine.translate([request.sentence], request.decoding)
         return pd.DataFrame([dict(paraphrase=h.text, score=h.score, log_probability=h.log_probability, flags=h.flags)
                              for h in hypotheses])
+    if not isinstance(engine, Templated):
+        raise ValueError(f'{request.model} takes no templates; expected a generator of the architecture syntax')
     decoding = request.decoding if len(request.templates) == 1 else replace(request.decoding, n_best=1)
     return engine.table(request.sentence, request.templates, decoding)
 

@@ -64,7 +64,8 @@ class _Beams:
         self.sums_AGW = torch.full((n, self.groups, self.width), -torch.inf, device=device)
         self.sums_AGW[..., 0] = 0
         self.pieces_AGWT = torch.zeros(n, self.groups, self.width, 0, dtype=torch.long, device=device)
-        self.found = [[[] for _ in range(self.groups)] for _ in range(n)]
+        self.found:list[list[list[Found]]] = [[[] for _ in range(self.groups)] for _ in range(n)]
+        self.is_full = [self.full(sentence) for sentence in self.alive]
 
     def full(self, sentence): return [len(pool) >= self.width for pool in self.found[sentence]]
     @property

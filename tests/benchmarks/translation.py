@@ -57,6 +57,7 @@ def sentences(n):
 
 def bare(rows, o):
     "translate_batch alone, on batches cut before the clock starts, in memory that is kept, as the driver does."
+    from paranmt_lab.engines.ct2 import batches_of
     from paranmt_lab.engines.protocol import Decoding, length_limit
     from paranmt_lab.ground.models import open_model
     from paranmt_lab.jobs.workers import keep_freed_memory
@@ -64,7 +65,7 @@ def bare(rows, o):
     engine = open_model(f'ct2:{o.short or o.model}:{o.type}')
     size = -(-len(rows) // o.shares)
     parts = [part for text in rows.source[o.share * size:(o.share + 1) * size] for part in engine.pieces.cut(text)[0]]
-    batches, options = engine._batches(parts, Decoding(o.beam))[1], engine.options(Decoding(o.beam))
+    batches, options = batches_of(parts, engine.at_once(Decoding(o.beam)))[1], engine.options(Decoding(o.beam))
     engine.model.translate_batch(batches[-1], **options)  # memory and caches warm
     start = clock()
     for batch in batches:
@@ -93,6 +94,7 @@ def driver(rows, o):
 def transformers(rows, o):
     import torch
 
+    from paranmt_lab.engines.marian import generation_config
     from paranmt_lab.engines.protocol import Decoding, cut_batches, length_limit
     from paranmt_lab.ground.models import open_model
     torch.set_num_threads(o.threads)
@@ -101,9 +103,9 @@ def transformers(rows, o):
     start = clock()
     with torch.inference_mode():
         for b in cut_batches([len(p) for p in parts], o.batch):
-            ids, mask = engine._tensor(parts[b])
-            engine.model.generate(input_ids=ids, attention_mask=mask,
-                                  generation_config=engine._settings(decoding, length_limit(len(parts[b][0]), 256)))
+            ids, mask = engine.tensor(parts[b])
+            options = generation_config(engine, decoding, length_limit(len(parts[b][0]), 256))
+            engine.model.generate(input_ids=ids, attention_mask=mask, generation_config=options)
     return clock() - start
 
 

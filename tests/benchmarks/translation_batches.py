@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 
+from paranmt_lab.engines.ct2 import batches_of
 from paranmt_lab.engines.protocol import Decoding, length_limit
 from paranmt_lab.ground.models import open_model
 from translation import sentences
@@ -31,7 +32,8 @@ def main(o):
     for beam, every in EVERY.items():
         sources, batches = rows.source.tolist()[::every], {}
         parts = [part for text in sources for part in engine.pieces.cut(text)[0]]
-        for engine.batch_tokens in o.sizes: batches[engine.batch_tokens] = engine._batches(parts, Decoding(beam))[1]
+        for engine.batch_tokens in o.sizes:
+            batches[engine.batch_tokens] = batches_of(parts, engine.at_once(Decoding(beam)))[1]
         # the first warms up
         turns = np.array([[rate(engine, of, engine.options(Decoding(beam)), len(sources)) for of in batches.values()]
                           for _ in range(o.repeat + 1)][1:])
