@@ -128,7 +128,9 @@ class SyntaxLearner(LstmLearner):
     read = staticmethod(read_syntax)
 
     def build(self):
-        return SyntaxNetworks(self.config, self.vocabulary, int(self.prepared.train.label_pad))
+        train = self.prepared.train
+        assert isinstance(train, SyntaxArrays), 'expected sentences with their parses'
+        return SyntaxNetworks(self.config, self.vocabulary, int(train.label_pad))
 
     def loss(self,
         model:SyntaxNetworks, # Networks
