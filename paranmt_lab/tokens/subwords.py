@@ -15,8 +15,6 @@ from io import BytesIO
 from math import log
 from pathlib import Path
 
-from fastcore.basics import patch
-
 from ..ground.settings import atomic
 from .text import Packed, Vocabulary, VocabularyError, pack
 
@@ -143,41 +141,35 @@ class Subwords(Vocabulary):
         self.model, self.processor = model, _processor(model)
         super().__init__(self.processor.id_to_piece(list(range(1, len(self.processor)))))
 
-    def __repr__(self): return f'Subwords({self.unknown:,} pieces + unknown)'
+    def __repr__(self) -> str: return f'Subwords({self.unknown:,} pieces + unknown)'
 
-# %% ../../nbs/0_ground/tokens/04_subwords.ipynb #c944ffbe
-@patch
-def pieces(self:Subwords,
-    text:str,    # One sentence, any text
-) -> list[str]:  # Its pieces, `▁` where there was a blank
-    "Cut a sentence into pieces."
-    return self.processor.encode(folded(text), out_type=str)
+    def pieces(self,
+        text:str,    # One sentence, any text
+    ) -> list[str]:  # Its pieces, `▁` where there was a blank
+        "Cut a sentence into pieces."
+        return self.processor.encode(folded(text), out_type=str)
 
-# %% ../../nbs/0_ground/tokens/04_subwords.ipynb #74be3617
-@patch
-def rows(self:Subwords,
-    sentences:Sequence[str], # n sentences, any text
-) -> Packed:                 # Their rows, at least one a sentence
-    "Cut sentences and look their pieces up."
-    packed = pack(s or [0] for s in self.processor.encode(list(map(folded, sentences)), out_type=int, num_threads=1))
-    return Packed((packed.ids - 1) % len(self), packed.offsets)
+    def rows(self,
+        sentences:Sequence[str], # n sentences, any text
+    ) -> Packed:                 # Their rows, at least one a sentence
+        "Cut sentences and look their pieces up."
+        numbers = self.processor.encode(list(map(folded, sentences)), out_type=int, num_threads=1)
+        packed = pack(s or [0] for s in numbers)
+        return Packed((packed.ids - 1) % len(self), packed.offsets)
 
-# %% ../../nbs/0_ground/tokens/04_subwords.ipynb #ebad981b
-@patch
-def save(self:Subwords,
-    path:Path, # File to write, `.model`
-):
-    "Write the model."
-    with atomic(path) as part: part.write_bytes(self.model)
+    def save(self,
+        path:Path, # File to write, `.model`
+    ):
+        "Write the model."
+        with atomic(path) as part: part.write_bytes(self.model)
 
-# %% ../../nbs/0_ground/tokens/04_subwords.ipynb #6ce2f7f7
-@patch(cls_method=True)
-def load(cls:Subwords,
-    path:Path,    # File that `save`, or SentencePiece, wrote
-) -> Subwords:    # The same pieces
-    "Read a model, or say what is wrong with the file."
-    try: return Subwords(Path(path).read_bytes())
-    except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
+    @classmethod
+    def load(cls,
+        path:Path,       # File that `save`, or SentencePiece, wrote
+    ) -> 'Subwords':     # The same pieces
+        "Read a model, or say what is wrong with the file."
+        try: return Subwords(Path(path).read_bytes())
+        except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
 
 # %% ../../nbs/0_ground/tokens/04_subwords.ipynb #6feb91bd
 def vocabulary_file(

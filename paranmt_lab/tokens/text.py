@@ -123,14 +123,46 @@ class Vocabulary:
         if self.counts.shape != (self.unknown,):
             raise VocabularyError(f'{len(self.counts)} counts for {self.unknown} tokens')
 
-    def __len__(self): return self.unknown + 1
+    def __len__(self) -> int: return self.unknown + 1
     def __contains__(self,
-        token, # A word, or another unit of the vocabulary
-    ):         # Whether it has a row of its own
+        token:str, # A word, or another unit of the vocabulary
+    ) -> bool:     # Whether it has a row of its own
         return token in self.index
-    def __repr__(self):
+    def __repr__(self) -> str:
         split = '' if self.split == 'words' else f', split at {self.split}'
         return f'Vocabulary({self.unknown:,} tokens + unknown, {self.policy!r}{split})'
+
+    def ids(self,
+        tokens:Iterable[str],  # Tokens of one sentence
+    ) -> list[int]:            # Their rows, at least one
+        "Rows of a sentence's tokens; the unknown row alone where nothing is known."
+        return _ids(self, tokens) or [self.unknown]
+
+    @classmethod
+    def build(cls,
+        sentences:Iterable[Iterable[str]],  # Tokens of each sentence, read once
+        max_size:int|None=None,             # Most tokens to keep, the unknown row not counted
+        min_count:int=1,                    # Leave out tokens that occur less often
+        policy:str='vector',                # What becomes of an unknown token
+        split:str='words',                  # How sentences were cut into words
+    ) -> 'Vocabulary':                      # Tokens by falling count
+        "Count tokens and keep the frequent ones."
+        rows = _frequent(sentences, min_count)[:max_size]
+        return Vocabulary([t for t, _ in rows], [n for _, n in rows], policy, split)
+
+    def save(self,
+        path:Path,  # File to write, `.parquet`
+    ):
+        "Write tokens, counts, policy and split as one Parquet file."
+        _write_vocabulary(self, path)
+
+    @classmethod
+    def load(cls,
+        path:Path,       # File that `save` wrote
+    ) -> 'Vocabulary':   # The same vocabulary
+        "Read a vocabulary, or say what is wrong with the file."
+        try: return Vocabulary(*_read_vocabulary(path))
+        except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #61cfa212
 @lru_cache(1 << 16)
@@ -144,63 +176,38 @@ def _ids(vocabulary, tokens):
     if vocabulary.policy == 'drop': return [i for i in map(get, tokens) if i is not None]
     return [i if (i := get(t)) is not None else get(_without_punctuation(t), unknown) for t in tokens]
 
-# %% ../../nbs/0_ground/tokens/01_text.ipynb #939826a7
-from fastcore.basics import patch
-
-# %% ../../nbs/0_ground/tokens/01_text.ipynb #4fe85728
-@patch
-def ids(self:Vocabulary,
-    tokens:Iterable[str],  # Tokens of one sentence
-) -> list[int]:            # Their rows, at least one
-    "Rows of a sentence's tokens; the unknown row alone where nothing is known."
-    return _ids(self, tokens) or [self.unknown]
-
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #d06adc4b
 def _is_text(token):
     try: token.encode('utf-8')
     except UnicodeEncodeError: return False
     return True
 
-@patch(cls_method=True)
-def build(cls:Vocabulary,
-    sentences:Iterable[Iterable[str]],  # Tokens of each sentence, read once
-    max_size:int|None=None,             # Most tokens to keep, the unknown row not counted
-    min_count:int=1,                    # Leave out tokens that occur less often
-    policy:str='vector',                # What becomes of an unknown token
-    split:str='words',                  # How sentences were cut into words
-) -> Vocabulary:                        # Tokens by falling count
-    "Count tokens and keep the frequent ones."
+def _frequent(sentences, min_count):
+    "Tokens that are text, with their counts, by falling count."
     counter = Counter()
     for tokens in sentences: counter.update(tokens)
     rows = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
-    rows = sorted(rows, key=lambda p: (-p[1], p[0]))[:max_size]
-    return Vocabulary([t for t, _ in rows], [n for _, n in rows], policy, split)
+    return sorted(rows, key=lambda p: (-p[1], p[0]))
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #d851ebfd
-@patch
-def save(self:Vocabulary,
-    path:Path,  # File to write, `.parquet`
-):
-    "Write tokens, counts, policy and split as one Parquet file."
-    table = pa.table({'token': pa.array(self.tokens, pa.string()), 'count': pa.array(self.counts, pa.int64())})
-    facts = {'policy': self.policy} | ({} if self.split == 'words' else {'split': self.split})
-    with atomic(path) as part: pq.write_table(table.replace_schema_metadata(facts), part, compression='zstd')
+def _write_vocabulary(vocabulary, path):
+    "Write a Parquet file."
+    tokens, counts = pa.array(vocabulary.tokens, pa.string()), pa.array(vocabulary.counts, pa.int64())
+    facts = {'policy': vocabulary.policy} | ({} if vocabulary.split == 'words' else {'split': vocabulary.split})
+    table = pa.table({'token': tokens, 'count': counts}).replace_schema_metadata(facts)
+    with atomic(path) as part: pq.write_table(table, part, compression='zstd')
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #5bf6baaf
-@patch(cls_method=True)
-def load(cls:Vocabulary,
-    path:Path,     # File that `save` wrote
-) -> Vocabulary:   # The same vocabulary
-    "Read a vocabulary, or say what is wrong with the file."
+def _read_vocabulary(path):
+    "Tokens, counts, policy and split of a Parquet file."
     try: table = pq.read_table(path)
-    except pa.ArrowInvalid as e: raise VocabularyError(f'{path}: not a Parquet file: {e}') from None
+    except pa.ArrowInvalid as e: raise VocabularyError(f'not a Parquet file: {e}') from None
     facts = table.schema.metadata or {}
     if table.column_names != ['token', 'count'] or b'policy' not in facts:
-        raise VocabularyError(f'{path}: expected a vocabulary (columns token, count; '
-                              f'a policy), found columns {table.column_names}')
+        raise VocabularyError(f'expected a vocabulary (columns token, count; a policy), '
+                              f'found columns {table.column_names}')
     tokens, counts = table['token'].to_pylist(), table['count'].to_numpy()
-    try: return Vocabulary(tokens, counts, facts[b'policy'].decode(), facts.get(b'split', b'words').decode())
-    except VocabularyError as e: raise VocabularyError(f'{path}: {e}') from None
+    return tokens, counts, facts[b'policy'].decode(), facts.get(b'split', b'words').decode()
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #c26ec919
 @dataclass(frozen=True)
