@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -36,12 +35,13 @@ class ReferenceClassifier(nn.Module):
     ):
         super().__init__()
         self.encoder, self.layer = encoder, encoder.layer
-        self.identity, self.folder = {}, None  # set when a classifier is opened
+        self.identity:dict = {}         # set when a classifier is opened
+        self.folder:Path|None = None    # likewise
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.output = nn.Linear(encoder.dim, 2)
 
-    def __repr__(self): return f'ReferenceClassifier({self.encoder!r})'
+    def __repr__(self) -> str: return f'ReferenceClassifier({self.encoder!r})'
 
     def forward(self,
         batch:Mapping[str, Packed], # n sentences: feature to packed rows, as tensors
@@ -49,15 +49,42 @@ class ReferenceClassifier(nn.Module):
         "The scores before the softmax."
         return self.output(self.layer(batch))
 
-# %% ../../nbs/3_judging/classifier/03_model.ipynb #d656ba10
-@patch
-@torch.inference_mode()
-def probability(self:ReferenceClassifier,
-    texts:Sequence[str], # n sentences
-) -> np.ndarray:         # float32[n], from 0 (a translation) to 1 (a reference)
-    "The probability P(R) that each sentence is a reference."
-    vectors_nd = torch.from_numpy(self.encoder.encode(texts)).to(self.output.weight.device)
-    return self.output(vectors_nd).softmax(1)[:, 1].cpu().numpy()
+    @torch.inference_mode()
+    def probability(self,
+        texts:Sequence[str], # n sentences
+    ) -> np.ndarray:         # float32[n], from 0 (a translation) to 1 (a reference)
+        "The probability P(R) that each sentence is a reference."
+        vectors_nd = torch.from_numpy(self.encoder.encode(texts)).to(self.output.weight.device)
+        return self.output(vectors_nd).softmax(1)[:, 1].cpu().numpy()
+
+    def save(self,
+        folder:Path,         # Folder to write; an existing classifier is replaced
+        config:dict,         # Config of its training, flat
+        pairs:pd.DataFrame,  # From `pairs_learned`
+    ) -> Path:               # The folder
+        "Write the classifier as safetensors, Parquet and JSON."
+        with whole_folder(folder, lambda older: (older / 'classifier.json').is_file()) as part:
+            _write(self, part, config, pairs)
+        return Path(folder)
+
+    @classmethod
+    def load(cls,
+        folder:Path,                   # Folder that `save` wrote
+        device:torch.device|str='cpu', # Where to compute
+    ) -> 'ReferenceClassifier':        # The classifier
+        "Read a classifier; the error names a wrong file."
+        folder = Path(folder)
+        _check_files(folder, _facts(folder)['files'])
+        classifier = cls(SentenceEncoder.load(folder / 'encoder', device))
+        _fill(classifier.output, folder / 'output.safetensors')
+        classifier.folder = folder
+        return classifier.eval().to(device)
+
+    def training_note(self,
+        corpus:Corpus, # Corpus that is to be scored
+    ) -> str:          # A sentence; empty if it was trained on none of the pairs
+        "Note on the number of pairs of a corpus that this classifier was trained on."
+        return '' if self.folder is None else _note(self.folder, corpus)
 
 # %% ../../nbs/3_judging/classifier/03_model.ipynb #70d73203
 def text_numbers(
@@ -79,20 +106,13 @@ def pairs_learned(
 FORMAT, VERSION = 'paranmt-classifier', 1
 _FILES = 'encoder/encoder.json', 'output.safetensors', 'pairs.parquet'
 
-@patch
-def save(self:ReferenceClassifier,
-    folder:Path,         # Folder to write; an existing classifier is replaced
-    config:dict,         # Config of its training, flat
-    pairs:pd.DataFrame,  # From `pairs_learned`
-) -> Path:               # The folder
-    "Write the classifier as safetensors, Parquet and JSON."
-    with whole_folder(folder, lambda older: (older / 'classifier.json').is_file()) as part:
-        self.encoder.save(part / 'encoder')
-        save_file({k: t.detach().cpu() for k, t in self.output.state_dict().items()}, part / 'output.safetensors')
-        pairs.to_parquet(part / 'pairs.parquet', index=False, compression='zstd')
-        files = {name: checksum(part / name) for name in _FILES}
-        write_json(part / 'classifier.json', dict(format=FORMAT, version=VERSION, files=files, config=config))
-    return Path(folder)
+def _write(classifier, folder, config, pairs):
+    "The files of a classifier, as safetensors, Parquet and JSON."
+    classifier.encoder.save(folder / 'encoder')
+    save_file({k: t.detach().cpu() for k, t in classifier.output.state_dict().items()}, folder / 'output.safetensors')
+    pairs.to_parquet(folder / 'pairs.parquet', index=False, compression='zstd')
+    files = {name: checksum(folder / name) for name in _FILES}
+    write_json(folder / 'classifier.json', dict(format=FORMAT, version=VERSION, files=files, config=config))
 
 # %% ../../nbs/3_judging/classifier/03_model.ipynb #2ba8c63c
 def _facts(folder):
@@ -126,20 +146,6 @@ def _fill(output, path):
     if not all(t.isfinite().all() for t in tensors.values()): raise ClassifierError(f'{path}: a number is not finite')
     output.load_state_dict(tensors)
 
-# %% ../../nbs/3_judging/classifier/03_model.ipynb #f14e8cd9
-@patch(cls_method=True)
-def load(cls:ReferenceClassifier,
-    folder:Path,                   # Folder that `save` wrote
-    device:torch.device|str='cpu', # Where to compute
-) -> ReferenceClassifier:          # The classifier
-    "Read a classifier; the error names a wrong file."
-    folder = Path(folder)
-    _check_files(folder, _facts(folder)['files'])
-    classifier = cls(SentenceEncoder.load(folder / 'encoder', device))
-    _fill(classifier.output, folder / 'output.safetensors')
-    classifier.folder = folder
-    return classifier.eval().to(device)
-
 # %% ../../nbs/3_judging/classifier/03_model.ipynb #2a2846d6
 def _find(name, s): return find_model(split_name(name)[1], s).resolve()
 
@@ -163,17 +169,13 @@ def open_classifier(
     return classifier
 
 # %% ../../nbs/3_judging/classifier/03_model.ipynb #32d0e64d
-@patch
-def training_note(self:ReferenceClassifier,
-    corpus:Corpus, # Corpus that is to be scored
-) -> str:          # A sentence; empty if it was trained on none of the pairs
-    "Note on the number of pairs of a corpus that this classifier was trained on."
-    if self.folder is None: return ''
-    pairs, config = pd.read_parquet(self.folder / 'pairs.parquet'), _facts(self.folder)['config']
+def _note(folder, corpus):
+    "Note on the number of pairs of a corpus that the classifier of a folder was trained on; empty for none."
+    pairs, config = pd.read_parquet(folder / 'pairs.parquet'), _facts(folder)['config']
     numbers = np.unique(pairs.reference[pairs.split == 'train'].to_numpy())
     batches = corpus.batches(['reference'])
     count = sum(int(np.isin(text_numbers(batch['reference'].to_pylist()), numbers).sum()) for batch in batches)
     if not count: return ''
-    return (f"classifier {self.folder.name!r} was trained on the references of {count:,} of the {corpus.rows:,} pairs "
+    return (f"classifier {folder.name!r} was trained on the references of {count:,} of the {corpus.rows:,} pairs "
             f"of {corpus.name} (corpus {config.get('corpus')!r}, selection {config.get('selection', '')!r}): their "
             'reference probabilities tell less than those of other pairs')
