@@ -19,7 +19,7 @@ def text(name): return (ROOT / name).read_text(encoding='utf-8')
 
 def test_the_examples_of_how_to_add_run(tmp_path):
     program = '\n'.join(re.findall(r'^```python\n(.*?)^```', text('docs/how-to-add.md'), re.S | re.M))
-    assert program.count('assert ') == 5, 'an example for each of the five sections'
+    assert program.count('assert ') == 6, 'an example for each of the six sections'
     (tmp_path / 'examples.py').write_text(program, encoding='utf-8')  # Streamlit reads a page's source from its file
     done = subprocess.run([sys.executable, tmp_path / 'examples.py'], cwd=ROOT, capture_output=True, text=True,
                           env=os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), PARANMT_WORKERS='1'))

@@ -130,9 +130,14 @@ class Imported:
     "A function of this package, imported when it is called."
     path: str  # Module below `paranmt_lab` and name, such as `text.tokenize`
 
+    @property
+    def target(self) -> Any: # Function or class
+        "The function itself."
+        module, _, name = self.path.rpartition('.')
+        return getattr(import_module(f'paranmt_lab.{module}'), name)
+
     def __call__(self,
         *arguments, # Of the function
         **options,  # Of the function, by name
     ):              # What the function returns
-        module, _, name = self.path.rpartition('.')
-        return getattr(import_module(f'paranmt_lab.{module}'), name)(*arguments, **options)
+        return self.target(*arguments, **options)
