@@ -86,6 +86,6 @@ test: $(READY) debian ray links ## nbdev_test, then pytest, and the links of the
 soak: $(READY) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
 	PICTURES=1 $(BIN)/pytest tests -m soak
 
-screenshots: $(READY) debian ## The pictures of the app on the data of the demonstration, into nbs/images/
+screenshots: $(READY) debian ## The pictures of the app on the data of the demonstration, into nbs/tutorials/images/
 	$(BIN)/paranmt demo
 	$(BIN)/python tests/screenshots.py

@@ -1,4 +1,4 @@
-"""Draw the imports between packages at two commits as one picture, nbs/images/packages.svg.
+"""Draw the imports between packages at two commits as one picture, nbs/tutorials/images/packages.svg.
 
     python docs/packages.py 0458e21 HEAD     # needs `dot` (Debian: graphviz) and grimp, of the extra `dev`
 
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PICTURE = ROOT / 'nbs/images/packages.svg'
+PICTURE = ROOT / 'nbs/tutorials/images/packages.svg'
 WIDTH = 1400  # pixels
 COLOURS = '#dfe7ee #d3e6f5 #d9efe2 #fbe9d0 #f3dbe6 #e4dff3 #fdf3c4 #e6e6e6'.split()  # of the floors
 STYLE = '''rankdir=BT; bgcolor="white"; nodesep=.12; ranksep=.5;

@@ -2,7 +2,7 @@
 
     python tests/screenshots.py [WORKSPACE] [--all]
 
-The pages of `SHOWN` go to nbs/images/; with --all every page goes to tests/screenshots/, in both colour schemes.
+The pages of `SHOWN` go to nbs/tutorials/images/; with --all every page goes to tests/screenshots/, in both colour schemes.
 WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown. The ratings of the
 pictures are in a database of their own, which is forgotten."""
 import os
@@ -22,14 +22,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / 'tests/pages'))
 from test_app import CHROMIUM, PATIENCE, Page
 
-# File in nbs/images to the page that it shows, its address and the keys that are pressed there.
+# File in nbs/tutorials/images to the page that it shows, its address and the keys that are pressed there.
 SHOWN = {
     'app-score-ranges.png': ('score-ranges', {}, ''),
     'app-filters.png': ('filters', {}, ''),
     'app-training.png': ('training', {}, ''),
     'rating_card.png': ('annotate', dict(campaign='ratings', annotator='ada'), '2v'),
 }
-# The other pictures of nbs/images and the programs that draw them.
+# The other pictures of nbs/tutorials/images and the programs that draw them.
 DRAWN = {'peers.svg': 'nbs/papers/peers.py', 'packages.svg': 'docs/packages.py'}
 EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
          'negatives', 'embedding-map', 'neighbours', 'generate', 'results')
@@ -71,7 +71,7 @@ def main(workspace, out, every):
             page = Page(context, address)
             page.tab.set_default_timeout(PATIENCE)
             for name, (path, facts, keys) in SHOWN.items() if not every else ():
-                picture(page, path, ROOT / f'nbs/images/{name}', facts, keys, tall=False)
+                picture(page, path, ROOT / f'nbs/tutorials/images/{name}', facts, keys, tall=False)
             for scheme in ('light', 'dark') if every else ():
                 page.tab.emulate_media(color_scheme=scheme)
                 for path in EVERY: picture(page, path, out / f'{path or "overview"}-{scheme}.png', {})

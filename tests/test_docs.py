@@ -47,10 +47,10 @@ def test_every_diagram_has_its_picture(diagrams):
 def test_every_picture_is_made_by_a_program_and_shown():
     "`tests/screenshots.py` lists them. One that nothing draws anew grows old, one that no page shows is ballast."
     from screenshots import DRAWN, SHOWN
-    there = {path.name for path in (ROOT / 'nbs/images').iterdir()}
+    there = {path.name for path in (ROOT / 'nbs/tutorials/images').iterdir()}
     assert there == {*SHOWN, *DRAWN} and all((ROOT / program).is_file() for program in DRAWN.values())
     pages = [ROOT / 'README.md', *ROOT.glob('docs/*.md'), *ROOT.glob('nbs/**/*.ipynb')]
-    links = re.compile(r'!\[[^\]]*\]\([./]*(?:nbs/)?images/([\w.-]+)\)')
+    links = re.compile(r'!\[[^\]]*\]\([./]*(?:nbs/)?(?:tutorials/)?images/([\w.-]+)\)')
     assert there == {name for page in pages for name in links.findall(page.read_text(encoding='utf-8'))}
 
 

@@ -3,7 +3,7 @@
     python nbs/papers/peers.py run [NAME ...]
         # measures the encoders (all if none is named) that are not in nbs/papers/peers.json yet
     python nbs/papers/peers.py picture
-        # nbs/images/peers.svg, for README.md
+        # nbs/tutorials/images/peers.svg, for README.md
     python nbs/papers/peers.py keep
         # the figures for the page of results: paranmt_lab/evaluation/peers.csv
 
@@ -32,7 +32,7 @@ from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 
 FILE = Path(__file__).with_name('peers.json')
-PICTURE = Path(__file__).parents[1] / 'images/peers.svg'
+PICTURE = Path(__file__).parents[1] / 'tutorials/images/peers.svg'
 ENCODERS = {  # Name to what it is called, and what it is
     'vectors:train/vectors/glove-6b-100d-60k.txt.gz': ('GloVe average', 'static, 100 dimensions, not trained on pairs'),
     'static:wordllama': ('WordLlama', "static, 256 dimensions, from a language model's embeddings"),
