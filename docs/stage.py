@@ -18,8 +18,8 @@ from diagrams import with_pictures
 
 ROOT = Path(__file__).parents[1]
 PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'data/models/*/README.md',
-         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/[0-9]_*/*/*.ipynb', 'nbs/tutorials/images/*',
-         'docs/images/*', 'docs/images/diagrams/*', 'LICENSE']
+         'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/[0-9]_*/*/*.ipynb',
+         'nbs/tutorials/images/*', 'docs/images/*', 'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
 GUIDE = ['docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation', 'docs/python',
          'docs/settings', 'docs/team', 'docs/notebooks', 'nbs/GLOSSARY']

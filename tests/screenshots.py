@@ -2,7 +2,8 @@
 
     python tests/screenshots.py [WORKSPACE] [--all]
 
-The pages of `SHOWN` go to nbs/tutorials/images/; with --all every page goes to tests/screenshots/, in both colour schemes.
+The pages of `SHOWN` go to nbs/tutorials/images/; with --all every page goes to tests/screenshots/, in both colour
+schemes.
 WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown. The ratings of the
 pictures are in a database of their own, which is forgotten."""
 import os
