@@ -14,7 +14,7 @@ from numba import njit
 
 from .rows import RowIds
 from ..corpora.layout import remove_outdated
-from ..corpora.pairs import SHARD, shuffled
+from ..corpora.pairs import PAIRS, SHARD, shuffled
 from ..corpora.query import Corpus
 from ..ground.settings import atomic, read_object, write_json
 
@@ -227,7 +227,7 @@ def order_folder(
     measure:str,   # Measure or numeric column, in full
 ) -> Path:         # Of the present state of its values; it may not be there
     "Folder of all that is derived from the values of one measure."
-    return corpus.derived(f'browsing/{measure}', [measure] if measure in corpus.measures() else [])
+    return corpus.derived(f'browsing/{measure}', [] if measure in PAIRS.names else [measure])
 
 def open_order(
     corpus:Corpus, # A corpus

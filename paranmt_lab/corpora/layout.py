@@ -220,6 +220,7 @@ class CorpusFolder(StageFiles):
         measure:str, # Name of a measure
     ) -> bool:       # Not if its model has been deleted
         "Whether the model that computed a measure has been replaced under its name."
+        if '@' not in measure: return False # it takes no model
         scoring, files = self.manifest(f'score-{measure}'), self.facts.within(self.measure_folder(measure))
         model = scoring.get('model')
         if not isinstance(model, str) or not files: return False
@@ -232,16 +233,16 @@ class CorpusFolder(StageFiles):
         measure:str, # Name of a measure
     ) -> list[int]:  # Numbers of shards
         "Shards whose measure is absent, or was computed from other pairs or by a replaced model: what is still to do."
-        return self._lacking(measure, self.facts.within(self.folder / 'pairs'))
+        return self._lacking(self.measure_folder(measure), self.facts.within(self.folder / 'pairs'))
 
-    def _lacking(self, measure, pairs):
-        have = {} if self.is_stale(measure) else self.facts.within(self.measure_folder(measure))
+    def _lacking(self, folder, pairs):
+        have = {} if self.is_stale(folder.name) else self.facts.within(folder)
         return [shard_number(name) for name, fact in pairs.items() if name not in have or not have[name].fits(fact)]
 
     def measures(self) -> list[str]: # Names, sorted
         "Measures that every shard has."
         pairs = self.facts.within(self.folder / 'pairs')
-        return [m for m in self.measure_names if pairs and not self._lacking(m, pairs)]
+        return [m for m in self.measure_names if pairs and not self._lacking(self.folder / 'measures' / m, pairs)]
 
     def fingerprint(self,
         measures:Iterable[str], # Measures; those that are not named may change

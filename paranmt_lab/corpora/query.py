@@ -64,8 +64,9 @@ class CorpusRows(CheckedFolder):
     ) -> str:       # Name of the column as it is stored
         "Name of a column in full."
         measures = self.measures()
-        of_models = [m for m in measures if m.partition('@')[0] == column and m != column]
-        if column in measures or not of_models: return self.known([column])[0]
+        if column in measures: return column
+        of_models = [m for m in measures if m.partition('@')[0] == column]
+        if not of_models: return self.known([column])[0]
         if len(of_models) == 1: return of_models[0]
         raise ValueError(f"{self.name} has {column!r} by several models; name one of {', '.join(of_models)}")
 
