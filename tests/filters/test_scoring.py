@@ -15,6 +15,7 @@ import pytest
 
 from command import paranmt
 from paranmt_lab.components.links import at_work
+from paranmt_lab.corpora.layout import Shard
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters import scoring
 from paranmt_lab.filters.scoring import score
@@ -65,8 +66,8 @@ def files(corpus):
 
 
 def watch(monkeypatch, name):
-    "Arguments of each call of a function or method of `scoring`, or of `Corpus`."
-    owner, calls = (Corpus if hasattr(Corpus, name) else scoring), []
+    "Arguments of each call of a method of `Shard` or `Corpus`, or of a function of `scoring`."
+    owner, calls = next(owner for owner in (Shard, Corpus, scoring) if hasattr(owner, name)), []
     true = getattr(owner, name)
     def watched(*args, **options):
         calls.append(args)

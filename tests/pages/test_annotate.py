@@ -287,6 +287,7 @@ def test_a_pause_reaches_a_rater_who_is_at_work(workspace, log, rater):
     ada.reload().tab.get_by_text(f'Manage {name}').click()
     ada.shot(SHOTS / 'annotate-manage.png')
     assert f'/annotate?campaign={name}' in ada.tab.inner_text('.st-key-managing [data-testid=stCode] >> nth=-1')
+    ada.tab.wait_for_selector('[data-test-script-state=notRunning]')
     ada.tab.locator('.st-key-state_open button').click()
     ada.until("c.querySelector('[data-side=reference]')").next('2', '2')
     assert standing(workspace, name)[2, 'ada'] == ('rated', 2, 2)
