@@ -291,7 +291,9 @@ def remove_outdated(
 ):
     "Delete what was derived from earlier states, unless another process may be writing it."
     for other in folder.parent.iterdir():
-        if other == folder or time.time() - other.stat().st_mtime < QUIET: continue
+        try: is_quiet = time.time() - other.stat().st_mtime >= QUIET
+        except FileNotFoundError: continue # another process has deleted it
+        if other == folder or not is_quiet: continue
         if other.is_dir(): shutil.rmtree(other, ignore_errors=True)
         else: other.unlink(missing_ok=True)
 

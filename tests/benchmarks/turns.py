@@ -32,7 +32,8 @@ config = training.config(model, name, megabatch, probes=0)
 ids, done = training.choose_pairs(corpus), pairs
 if hasattr(training, 'Origin'):
     origin = training.Origin(config, training.LAB)
-    learner = training.EncoderLearner(origin, training.prepare(ids, origin, show=False))
+    data = training.prepare(ids, origin, show=False)
+    learner = training.EncoderLearner(origin, data)
 else:  # an older checkout
     data = training.prepare(corpus, ids, config, training.LAB, show=False)
     learner = (getattr(training, 'EncoderLearner', None) or training.Trainee)(config, data, training.LAB)
