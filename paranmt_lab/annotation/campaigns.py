@@ -24,6 +24,7 @@ from .store import EventLog, note, run, storable
 from ..corpora.pairs import shuffled, smallest
 from ..corpora.query import Corpus, between, quoted
 from ..corpora.state import require_whole
+from ..ground.fields import several, span
 from ..ground.settings import Settings, asset, safe_name, same_name
 from ..selection import PAPER_RANGES, Selection, fold_bounds, fold_condition, selected_ids, steps
 
@@ -56,9 +57,10 @@ class Campaign:
     name: str                                # Under which it is asked for
     corpus: str = ''                         # Name of the corpus that pairs are drawn from
     measure: str = ''                        # Measure that divides the corpus into strata; '' makes it one stratum
-    ranges: tuple[tuple[float | None, float | None], ...] = PAPER_RANGES # (low, high] of each stratum
+    # (low, high] of each stratum
+    ranges: tuple[tuple[float | None, float | None], ...] = several(span, 'LOW:HIGH', PAPER_RANGES, 'range')
     quantiles: int = 0                       # Instead of ranges, so many equal parts by the measure
-    disagreement: tuple[str, ...] = ()       # Instead: two measures; pairs on which their ranks differ most
+    disagreement: tuple[str, ...] = several(str, 'MEASURE,MEASURE') # Instead: pairs on which two measures differ most
     top: float = 0.                          # Share of the corpus that counts as disagreement; 0: the `n` greatest
     selection: str = ''                      # Only pairs of this saved selection
     where: str = ''                          # Further SQL condition on a pair

@@ -17,6 +17,7 @@ import pandas as pd
 
 from ..corpora.derive import PLAIN_SQL
 from ..corpora.query import Corpus, between, quoted
+from ..ground.fields import named, several
 from ..ground.wording import amount
 from paranmt_lab.selection.conditions import (
     FIT,
@@ -209,24 +210,25 @@ def within_quotas(
 class Selection:
     "Conditions by which a training set is chosen."
     name: str                                 # Under which it is kept and asked for
-    fold_measure: str = ''                    # Measure whose folds are meant
-    folds: tuple[int, ...] = ()               # Folds to keep, from 1, the lowest, to `fold_count`
+    fold_measure: str = ''                    # Measure that ranks the pairs before they are cut into folds
+    folds: tuple[int, ...] = several(int, 'FOLD') # Folds to keep, from 1, the lowest, to `fold_count`
     fold_count: int = 10                      # Folds the whole corpus is cut into
-    ranges: tuple[Range, ...] = ()            # Or (measure, low, high), half open; all of them must hold
-    max_length: int = 0                       # Most tokens of either side; 0 is no limit
-    exclude_equal: bool = False               # Leave out pairs whose sides are equal but for case
-    where: str = ''                           # Further SQL condition on a pair
-    n: int = 0                                # Size of the sample drawn from what is left; 0 keeps all
-    seed: int = 0                             # Seed of all that is drawn: sample, translation of a source, quotas
-    reason: str = ''                          # Why
-    min_length: int = 0                       # Least tokens of either side; 0 is no limit
-    min_ratio: float = 0.                     # Least ratio of the shorter side's tokens to the longer's; 0 is no limit
-    deduplicate: tuple[str, ...] = ()         # Keep each `pair`, `translation` or `reference` once
-    exact: bool = True                        # Equal to the letter; else case, punctuation and white space aside
-    one_per_source: str = ''                  # first, random, highest:MEASURE or lowest:MEASURE; empty keeps all
-    quotas: tuple[tuple[str, int], ...] = ()  # Domain and the most pairs it gives
-    per_domain: int = 0                       # Most pairs of every domain without a quota; 0 is no limit
-    keep_flags: bool = False                  # Keep pairs whose flags say that the translation is worthless
+    # Ranges that must hold: above LOW, at most HIGH; [LOW:HIGH] holds LOW too; MEASURE/MEASURE is a ratio
+    ranges: tuple[Range, ...] = several(Range.read, 'MEASURE=LOW:HIGH', flag='range')
+    max_length: int = 0                       # Largest number of tokens of either side; 0: no limit
+    exclude_equal: bool = False               # Leave out pairs whose sides differ only in case
+    where: str = ''                           # Further SQL condition on a pair, such as "corpus = 'talk' AND rank = 1"
+    n: int = 0                                # Size of a random sample of the remaining pairs; 0: keep all
+    seed: int = 0                             # Random seed of the sample, of random translations and of quotas
+    reason: str = ''                          # Reason of the choice, for the record
+    min_length: int = 0                       # Smallest number of tokens of either side; 0: no limit
+    min_ratio: float = 0.                     # Smallest ratio of the shorter side's tokens to the longer's; 0: no limit
+    deduplicate: tuple[str, ...] = several(str, 'pair|translation|reference') # Keep the first of equal ones
+    exact: bool = True                        # Compare texts exactly; otherwise case, punctuation and white space are ignored
+    one_per_source: str = ''                  # One translation of each source: first, random, highest:MEASURE, lowest:MEASURE
+    quotas: tuple|dict = named(int, 'DOMAIN=NUMBER', 'quota') # Largest number of pairs of a domain
+    per_domain: int = 0                       # Largest number of pairs of every domain without a quota; 0: no limit
+    keep_flags: bool = False                  # Keep pairs whose flags call the translation worthless, such as "unknown source"
 
     def __post_init__(self):
         object.__setattr__(self, 'folds', tuple(self.folds))

@@ -18,6 +18,7 @@ from ..corpora.query import Corpus, between, quoted
 from ..engines.protocol import UNFIT
 from ..filters.measures import token_count
 from ..filters.table import measure_by, tokens
+from ..ground.fields import span
 from ..ground.settings import DataWarning
 from ..ground.wording import amount
 
@@ -57,6 +58,16 @@ class Range(NamedTuple):
     low: float|None      # Values must be above this; None is no bound
     high: float|None     # and at most this; None is no bound
     closed: bool = False # Values may be equal to `low` too
+
+    @classmethod
+    def read(cls,
+        text:str, # MEASURE=LOW:HIGH, or MEASURE=[LOW:HIGH], which holds LOW too
+    ) -> 'Range': # The range
+        "The range that a text stands for."
+        measure, _, ends = text.rpartition('=')
+        if not measure: raise ValueError(f'{text!r} is not MEASURE=LOW:HIGH')
+        is_closed = ends.startswith('[') and ends.endswith(']')
+        return cls(measure, *span(ends[1:-1] if is_closed else ends), is_closed)
 
     def __str__(self):
         ends = ':'.join('' if x is None else str(x) for x in (self.low, self.high))

@@ -6,9 +6,9 @@
 __all__ = ['NmtConfig']
 
 # %% ../../nbs/2_pairs/translate/01_config.ipynb #606785df
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..ground.fields import check_fields, choice, number
+from ..ground.fields import check_fields, choice, named, number
 from ..ground.wording import check_language
 
 # %% ../../nbs/2_pairs/translate/01_config.ipynb #b8f8bf65
@@ -42,15 +42,14 @@ class NmtConfig:
     development: int = number(200, 0, 1000)        # Held-out pairs whose BLEU (greedy) is looked at; 0: none
     patience: int = number(0, 0, 10**6)            # Looks without a better BLEU until it ends with its best; 0: never
     # Domain to number of distinct sources kept out (-1: all); where none is named, a twentieth of all, at most 1,000
-    held_out: dict = field(default_factory=dict)
-    weights: dict = field(default_factory=dict)    # Domain to times a pair is seen in an epoch (default 1; 0: never)
+    held_out: dict = named(int, 'DOMAIN=NUMBER')
+    weights: dict = named(float, 'DOMAIN=TIMES')   # Domain to times a pair is seen in an epoch (default 1; 0: never)
     evaluate_every: int = number(500, 0, _WHOLE)   # Steps between two looks at held-out pairs; 0: only at the end
     checkpoint_every: int = number(250, 0, _WHOLE) # Steps between two checkpoints; 0: only at the end or a stop
     bf16: bool = True                              # Matrix products in bfloat16, where the hardware multiplies in it
     seed: int = number(0, 0, 2**32 - 1)            # Of everything random
     first: str = 'source'                          # Column that is read: `source`, or one of English sentences
     second: str = 'reference'                      # Column that is written, of English sentences
-
 
     @property
     def more_columns(self) -> tuple[str, ...]: # Further columns of the pairs that the training reads
