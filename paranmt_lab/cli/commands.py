@@ -47,7 +47,7 @@ COMMANDS = { # Words of the command to its row
     'app': Row('workspace.app_', 'Start the app in the browser.', 'paranmt app --port 8600'),
     'encode': Row('models.encode_', 'Turn a file of sentences into vectors.',
                   'paranmt encode sentences.txt vectors.npy --model paraphrase-scorer'),
-    'generate': Row('learn.generate_', 'Paraphrase a sentence with a trained generator.',
+    'generate': Row('generate.generate_', 'Paraphrase a sentence with a trained generator.',
                     'paranmt generate canonicaliser-transformer "The tram is late again today ." --n-best 5'),
     'corpus sample': Row('pairs.sample_', 'Draw pairs at random.', 'paranmt corpus sample pairs few --n 1000'),
     'corpus merge': Row('pairs.merge_', 'Concatenate corpora, or re-shard a single one.', 'paranmt corpus merge talk news all'),
@@ -61,7 +61,7 @@ COMMANDS = { # Words of the command to its row
                           'paranmt corpus lexicon pairs words --look physician'),
     'corpus neighbours': Row('measure.neighbours_', 'The nearest sentences to a given one.',
                              'paranmt corpus neighbours pairs "The tram is late." --encoder paraphrase-scorer'),
-    'model train': Row('learn.model_train', 'Train another model, by its kind.',
+    'model train': Row('kinds.model_train', 'Train another model, by its kind.',
                        'paranmt model train generator pairs canonicaliser --set selection=good'),
     'model export': Row('models.export_', 'Write an encoder for sentence-transformers.',
                         'paranmt model export word word-for-others --dtype float16'),
@@ -172,8 +172,15 @@ class Program(TyperGroup):
         **more:Any,              # Settings of Typer
     ):
         super().__init__(commands=lazy_commands() | (commands or {}), **more)
-        for option in self.params: # Typer's, which docs/command-line.md explains
+
+    def get_params(self,
+        ctx:Any, # Context of click
+    ) -> list:   # Options of the root; those for completion, which Typer adds, are not in the help
+        "The options before the name of a command."
+        params = super().get_params(ctx)
+        for option in params:
             if option.name in ('install_completion', 'show_completion'): cast(Any, option).hidden = True
+        return params
 
     def resolve_command(self,
         ctx:Any,        # Context of click

@@ -40,11 +40,10 @@ def _inputs(facts): return [i['file'] for i in facts.get('inputs', []) if isinst
 def _words(name, stage, facts):
     "Words of the command that made a corpus, as far as the manifest tells."
     if stage == 'import':
-        words = ['corpus', 'import-paranmt'] if facts.get('format') == 'paranmt' else ['import']
-        return [*words, name, *_inputs(facts)]
-    if stage == 'translate': return ['translate', 'run', str(facts.get('job', {}).get('source', 'BITEXT')), name]
-    if stage == 'generate': return ['generate', 'run', 'MODEL', 'SENTENCE', '--save', name]
-    return ['corpus', next(iter(facts.get('operation', {})), 'merge'), name, *facts.get('inputs', {})]
+        return ['import', *_inputs(facts), name, *(['--format', 'paranmt'] if facts.get('format') == 'paranmt' else [])]
+    if stage == 'translate': return ['translate', str(facts.get('job', {}).get('source', 'BITEXT')), name]
+    if stage == 'generate': return ['generate', 'MODEL', 'SENTENCE', '--save', name]
+    return ['corpus', next(iter(facts.get('operation', {})), 'merge'), *facts.get('inputs', {}), name]
 
 # %% ../../nbs/0_ground/corpora/04_state.ipynb #f1a352c9
 def command_of(

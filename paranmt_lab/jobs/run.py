@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from safetensors import SafetensorError
 
-from ..ground.fields import defaults, flat
+from ..ground.fields import as_table, defaults, flat
 from ..ground.settings import atomic, named_folder, read_json, write_json
 from .progress import read_progress
 from .provenance import canonical, fingerprint, provenance
@@ -208,6 +208,12 @@ def _differences(there:dict, here:dict) -> str:
     names = [k for k in {**there, **here} if there.get(k) != here.get(k)]
     return '; '.join(f'{k}: {there.get(k)!r} there, {here.get(k)!r} here' for k in names)
 
+# %% ../../nbs/0_ground/jobs/03_run.ipynb #d93c7d05
+def _write_toml(path, config):
+    "Write a config as TOML, with a table for each part."
+    import tomli_w
+    with atomic(path) as part: part.write_text(tomli_w.dumps(as_table(config)), encoding='utf-8')
+
 # %% ../../nbs/0_ground/jobs/03_run.ipynb #c253946d
 class Run(Metrics, Checkpoints, Facts, Notes):
     "A run's folder: frozen config, metrics, checkpoint and results."
@@ -251,6 +257,7 @@ class Run(Metrics, Checkpoints, Facts, Notes):
                                  f'take another name or delete {folder}')
             return run
         write_json(folder / 'started.json', provenance())
+        if is_dataclass(config): _write_toml(folder / 'config.toml', config)
         write_json(folder / 'config.json', values)
         return Run(folder)
 

@@ -223,7 +223,7 @@ class Selection:
     reason: str = ''                          # Reason of the choice, for the record
     min_length: int = 0                       # Smallest number of tokens of either side; 0: no limit
     min_ratio: float = 0.                     # Smallest ratio of the shorter side's tokens to the longer's; 0: no limit
-    deduplicate: tuple[str, ...] = several(str, 'pair|translation|reference') # Keep the first of equal ones
+    deduplicate: tuple[str, ...] = several(str, 'KIND') # Keep the first of equal ones: pair, translation or reference
     exact: bool = True                        # Compare texts exactly; otherwise case, punctuation and white space are ignored
     one_per_source: str = ''                  # One translation of each source: first, random, highest:MEASURE, lowest:MEASURE
     quotas: tuple|dict = named(int, 'DOMAIN=NUMBER', 'quota') # Largest number of pairs of a domain
