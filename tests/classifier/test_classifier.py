@@ -100,7 +100,7 @@ def test_a_stopped_command_goes_on_and_ends_in_a_model(s):
     done = run_command(line)
     assert done.returncode == 0 and 'Accuracy of classifier:so' in done.stdout, done.stderr
     card = (s.models / 'so/README.md').read_text()
-    assert 'paranmt judge train-classifier wordy so' in card and 'lists for training, development and test' in card
+    assert 'paranmt model train classifier wordy so' in card and 'lists for training, development and test' in card
     scored = run_command('score wordy reference_probability --model classifier:so')
     assert scored.returncode == 0 and 'was trained on the references of 720 of the 900 pairs' in \
         ' '.join(scored.stdout.split()), scored.stdout + scored.stderr

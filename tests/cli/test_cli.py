@@ -246,7 +246,7 @@ def test_a_stopped_job_is_listed_with_the_command_that_goes_on(paranmt, scored):
     folder = scored / 'runs/first'
     folder.mkdir(parents=True)
     write_json(folder / 'config.json', dict(name='first', corpus=NAME, model='WORD'))
-    command = f'paranmt train first {NAME} --epochs 3'
+    command = f'paranmt train {NAME} first --epochs 3'
     write_json(folder / 'progress.json', dict(status='stopped', what='pairs', done=400, total=4996, command=command))
     shown = paranmt('list', COLUMNS='300').stdout
     assert f'runs/first: stopped at 400 of 4,996 pairs; to resume: {command}' in shown

@@ -211,7 +211,7 @@ def test_a_column_that_does_not_name_its_model_is_not_completed(lab, talk, monke
     monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
     train_lm(talk, 'small', lab, sentences=100)
     for shard, n in talk.sizes.items(): talk.write_measure('reference_perplexity@small', shard, np.ones(n))
-    with pytest.raises(ValueError, match='by an unknown|with an unknown model.*paranmt remove measure:'):
+    with pytest.raises(ValueError, match='by an unknown|with an unknown model.*paranmt workspace remove measure:'):
         score(talk, ['reference_perplexity'], ['lm:small'], show=False)
     assert not paranmt(['remove', f'measure:{talk.name}/reference_perplexity@small', '--yes']).returncode
     score(talk, ['reference_perplexity'], ['lm:small'], show=False)

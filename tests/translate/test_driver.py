@@ -359,7 +359,7 @@ def test_ready_pairs_and_nothing_at_all(tmp_path):
 @pytest.mark.soak
 @pytest.mark.parametrize('workers', [1, 2])
 def test_soak(tmp_path, workers):
-    "The sample through `paranmt translate run`, killed at twenty-five moments and before three renames."
+    "The sample through `paranmt translate`, killed at twenty-five moments and before three renames."
     lab = make_lab(tmp_path, talk(['talk', 'news', 'stories', 'notices']), 200)
     command = lambda name: [sys.executable, '-m', 'paranmt_lab', 'translate',
                             'run', 'talk', name, *f'--beam-size {BEAM} --n-best {BEAM} --part-size 25'.split()]
