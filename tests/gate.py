@@ -21,12 +21,13 @@ RENEWALS = {
     'slim pictures': [sys.executable, 'tests/pictures.py'],
     'clean notebooks': [BIN / 'nbdev_clean'],
     'library as the notebooks export it': [BIN / 'nbdev_export'],
+    'page of the command line': [sys.executable, 'docs/command_line.py'],
 }
 
 
 def generated():
     "Files that a renewal may write, with their digests."
-    files = [ROOT / 'pyproject.toml', *(ROOT / 'nbs').rglob('*.ipynb'), *(ROOT / 'paranmt_lab').rglob('*.py')]
+    files = [ROOT / 'pyproject.toml', ROOT / 'docs/command-line.md', *(ROOT / 'nbs').rglob('*.ipynb'), *(ROOT / 'paranmt_lab').rglob('*.py')]
     return {str(f.relative_to(ROOT)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 

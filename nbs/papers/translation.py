@@ -125,7 +125,7 @@ def run(n, s):
         lab = replace(s, workspace=Path(folder))
         Corpus.create('czech', lab).write_pairs(0, pairs.sample(n, random_state=0).assign(source_lang='cs'))
         command = [sys.executable, '-m', 'paranmt_lab', 'translate',
-                   'run', 'czech', 'back', '--engine-workers', '1', '--n-best', '4']
+                   'czech', 'back', '--engine-workers', '1', '--n-best', '4']
         start = time.perf_counter()
         _, status, used = os.wait4(subprocess.Popen(command, env=dict(os.environ, PARANMT_WORKSPACE=folder)).pid, 0)
         if status: sys.exit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")

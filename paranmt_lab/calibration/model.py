@@ -72,7 +72,7 @@ def _figure_lines(calibration):
 _CARD = """# {name}
 
 The probability that people call a pair a strong paraphrase (`p_strong`), or its translation fluent
-(`p_fluent`), from the measures of the pair. Made by ParaNMT Lab (`paranmt judge calibrate`).
+(`p_fluent`), from the measures of the pair. Made by ParaNMT Lab (`paranmt model train calibration`).
 
 ```sh
 paranmt score CORPUS p_strong p_fluent --model calibration:{name}

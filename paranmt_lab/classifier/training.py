@@ -330,7 +330,7 @@ def ship_classifier(
     c = run.config
     selection = f"selection `{c['selection']}`" if c['selection'] else 'all pairs'
     lists = ', '.join(f'{n:,}' for n in result['lists'].values())
-    command = command or f"paranmt judge train-classifier {c['corpus']} {run.name}"
+    command = command or f"paranmt model train classifier {c['corpus']} {run.name}"
     facts = c | result | result['test'] | dict(name=Path(out).name, selection=selection, lists=lists, command=command)
     with whole_folder(out, lambda older: (older / 'classifier.json').is_file()) as part:
         shutil.copytree(run.folder / 'classifier', part, dirs_exist_ok=True)

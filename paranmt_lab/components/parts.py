@@ -405,7 +405,7 @@ def choose_corpus(
     s:Settings, # Settings
 ) -> Corpus:    # The corpus, which stays open
     "The corpus of a page, chosen in the sidebar; a warning where it is not whole."
-    name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my-corpus my.tsv')
+    name = choose('Corpus', measured_first(s), 'corpus', command='paranmt import my.tsv my-corpus')
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
     made_by(corpus_commands(corpus))
@@ -523,7 +523,7 @@ def run_command(
     "The command that trained a run, as it was typed."
     command = (read_progress(run.folder) or {}).get('command')
     corpus = run.config.get('corpus')
-    short = f'paranmt train {shlex.quote(run.name)} {shlex.quote(str(corpus))}' if corpus else ''
+    short = f'paranmt train {shlex.quote(str(corpus))} {shlex.quote(run.name)}' if corpus else ''
     return command if isinstance(command, str) and command else short
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #24435afa

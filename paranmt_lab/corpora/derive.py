@@ -27,7 +27,7 @@ def shared_measures(
     corpora:Sequence[Corpus], # Corpora
 ) -> list[str]:               # Measures that all of them have
     "Measures that can be carried along; one that its replaced model computed is an error."
-    stale = [f'corpus {c.name!r}: {text}, or delete it: `paranmt remove measure:{c.name}/{measure}`'
+    stale = [f'corpus {c.name!r}: {text}, or delete it: `paranmt workspace remove measure:{c.name}/{measure}`'
              for c in corpora for measure, text in c.stale().items()]
     if stale: raise ValueError('; '.join(stale))
     return sorted(set.intersection(*(set(c.measures()) for c in corpora)))
@@ -62,7 +62,7 @@ def _maker(corpora, measure):
         if maker == makers[0]: continue
         raise ValueError(f"{corpora[0].name} and {corpus.name} have {measure!r} by different makers "
                          f"({makers[0] or 'unknown'} and {maker or 'unknown'}): score one again, or delete its column: "
-                         f'`paranmt remove measure:{corpus.name}/{measure}`')
+                         f'`paranmt workspace remove measure:{corpus.name}/{measure}`')
     return makers[0] | (dict(notes=notes) if notes else {})
 
 def _say_maker(corpus, measure, maker):

@@ -59,7 +59,7 @@ class ConvertedModel:
         self.folder, self.source_lang = Path(folder), model_language(folder)
         if missing := [f for f in MODEL_FILES if not (self.folder / f).is_file()]:
             raise FileNotFoundError(f"{folder} is no converted Marian model: "
-                                    f"it lacks {', '.join(missing)} (make one with `paranmt translate train`, "
+                                    f"it lacks {', '.join(missing)} (make one with `paranmt model train translation`, "
                                     "or name a Transformers model, which is converted)")
         kind, _, index = device.partition(':')
         self.batch_tokens, self.workers, self.halved = batch_tokens or (0 if kind == 'cpu' else 2048), workers, 0

@@ -84,7 +84,7 @@ def measure_pending(
     return rows[rows.task.isin(tasks)].reset_index(drop=True)
 
 # %% ../../nbs/4_measuring/evaluation/15_pending.ipynb #849c0ce5
-SOURCES = {  # Set of `paranmt fetch` to the tasks whose data it downloads
+SOURCES = {  # Set of `paranmt workspace fetch` to the tasks whose data it downloads
     'stsb': 'STS-B, STS-B captions, STS-B supervised', 'sick': 'SICK, SICK-R, SICK-E', 'mrpc': 'MRPC, detect-MRPC',
     'pit': 'PIT-2015, detect-PIT', 'simlex': 'SimLex-999', 'senteval': 'MR, CR, SUBJ, MPQA, SST, TREC',
     'opusparcus': 'detect-Opusparcus', 'turku': 'detect-Turku'}
@@ -95,7 +95,7 @@ def fetch_command(
     "The command that downloads the data of a task."
     words = ['sts', '--only', f'{SETS[task][0]}*'] if task in YEARLY else []
     words += [name for name, tasks in SOURCES.items() if task in tasks.split(', ')]
-    return shlex.join(['paranmt', 'fetch', *words, '--yes']) if words else ''
+    return shlex.join(['paranmt', 'workspace', 'fetch', *words, '--yes']) if words else ''
 
 # %% ../../nbs/4_measuring/evaluation/15_pending.ipynb #87898de6
 class Gap(NamedTuple):

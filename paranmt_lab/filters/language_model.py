@@ -99,7 +99,7 @@ def _facts(folder):
     "Facts about a model, from its files."
     if lacking := [name for name in FILES if not (folder / name).is_file()]:
         raise FileNotFoundError(f'{folder} is no language model: there is no {lacking[0]}; make one with '
-                                '`paranmt judge train-lm CORPUS NAME`')
+                                '`paranmt model train language-model CORPUS NAME`')
     return read_object(folder / 'lm.json', _FACTS, remedy=_AGAIN)
 
 def read_hashes(

@@ -284,7 +284,7 @@ def _check_model(corpus, name, facts):
     maker = before.get(kind, 'an unknown model')
     raise ValueError(f'{corpus.name}: {name} was computed with {maker}, not {facts[kind]}: '
                      f'give this {kind} another name, or delete the column: '
-                     f'`paranmt remove measure:{corpus.name}/{name}`')
+                     f'`paranmt workspace remove measure:{corpus.name}/{name}`')
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #f818fc2c
 def _begin(corpus, name, facts):

@@ -57,4 +57,4 @@ class GeneratorConfig(NmtConfig):
                              'expected joint = True')
         if 'source' in (self.first, self.second):
             raise ValueError("first or second is 'source', expected two columns of English sentences; "
-                             'a model that reads another language is trained by: paranmt translate train')
+                             'a model that reads another language is trained by: paranmt model train translation')

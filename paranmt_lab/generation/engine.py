@@ -189,6 +189,6 @@ def open_generator(
         return row.engine(folder, device_of(s))
     if not (folder / 'model.bin').is_file():
         raise FileNotFoundError(f'{folder} is no generator: expected {", ".join(FILES)}, or model.bin of CTranslate2; '
-                                'train one with: paranmt generate train')
+                                'train one with: paranmt model train generator')
     from paranmt_lab.engines.engines import open_ct2
     return open_ct2(f'ct2:{where}', s, threads, workers)

@@ -38,16 +38,18 @@ class Request:
         return dict(sentence=self.sentence, decoding=decides(self.decoding), templates=list(self.templates))
 
 # %% ../../nbs/5_learning/generation/06_request.ipynb #73bce012
-_OPTIONS = dict(beam_size='--beam') # Fields of `Decoding` whose option has another name
+_OPTIONS = ('n_best', 'method', 'temperature', 'top_p', 'seed') # Fields of `Decoding` with an option of their own
 
 def request_command(
     request:Request, # A request
     save:str='',     # Corpus to save the pairs in; empty: the command saves nothing
 ) -> str:            # One line for a shell
     "The command that makes a request."
-    words = ['paranmt', 'generate', 'run', request.model]
+    words = ['paranmt', 'generate', request.model]
     for name, value in decides(request.decoding).items():
-        words += [_OPTIONS.get(name, '--' + name.replace('_', '-')), f'{value}']
+        if name == 'beam_size': words += ['--beam', f'{value}']
+        elif name in _OPTIONS: words += ['--' + name.replace('_', '-'), f'{value}']
+        else: words += ['--set', f'{name}={value}']
     for template in request.templates: words += ['--template', template]
     if save: words += ['--save', save]
     return shlex.join([*words, *['--'] * request.sentence.startswith('-'), request.sentence])

@@ -113,7 +113,7 @@ def generator_pairs(
         pairs[list(config.more_columns)] = parses.to_numpy()
     if len(pairs): return pairs
     raise ValueError(f'corpus {corpus.name!r} has no pair with {config.first} and {config.second}; expected a corpus '
-                     'that paranmt translate run wrote, or ready pairs')
+                     'that paranmt translate wrote, or ready pairs')
 
 # %% ../../nbs/5_learning/generation/05_training.ipynb #84b60d04
 def ship_generator(

@@ -156,7 +156,7 @@ A lexicon of paraphrases: how often two words meet across the sides of pairs of 
 ({score}), {too_long:,} a side of more than {max_tokens} tokens, {one_sided:,} one side only. Meetings are counted \
 once for each {unit}.
 - **Content**: words: {words:,}; pairs of words that meet {least} times or more: {pairs:,}; no sentences.
-- **Use**: `paranmt lexicon look WORD --lexicon {name}`, `lexicon:{name}` by adjusted PMI, `lexicon:{name}:cross` by \
+- **Use**: `paranmt corpus lexicon {name} --look WORD`, `lexicon:{name}` by adjusted PMI, `lexicon:{name}:cross` by \
 cross-sentence PMI.
 - **Licence**: {licence}.
 - **Command**: `{command}`

@@ -229,7 +229,7 @@ def lexicon_facts(
     path = folder / 'lexicon.json'
     if not path.is_file():
         raise FileNotFoundError(f'{folder} is no lexicon: there is no lexicon.json; make one with '
-                                '`paranmt lexicon build CORPUS NAME`')
+                                '`paranmt corpus lexicon CORPUS NAME`')
     facts = read_object(path, dict(kind=str, content=str, counts=dict), remedy=_AGAIN)
     if facts['kind'] not in _KINDS:
         raise ValueError(f"{path}: kind is {facts['kind']!r}, expected {' or '.join(_KINDS)}; {_AGAIN}")

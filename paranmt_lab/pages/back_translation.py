@@ -137,7 +137,7 @@ def lines_of(
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > LINES:
         raise ValueError(f'{len(lines)} lines; the box takes {LINES} at most. '
-                         'For more, import them and give the command: paranmt translate run')
+                         'For more, import them and give the command: paranmt translate')
     if long := [i for i, line in enumerate(lines, 1) if len(line) > LONGEST]:
         raise ValueError(f'line {long[0]} has {len(lines[long[0] - 1]):,} characters; '
                          f'the box takes {LONGEST:,} at most')
@@ -159,7 +159,7 @@ def _own_sentence(s):
     "The box."
     at_hand = translators(s)
     if not at_hand:
-        return st.info('There is no translation model in this workspace. Train one: `paranmt translate train --help`',
+        return st.info('There is no translation model in this workspace. Train one: `paranmt model train translation --help`',
                        icon=':material/inbox:')
     with st.form('own'):
         text = st.text_area('Sentences, one a line', key='own_text', placeholder='Kde je ten pes?', height=100)

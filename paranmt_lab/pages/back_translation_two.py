@@ -104,7 +104,7 @@ def _no_second(corpus, manifests):
     bitext = source.get('source', 'BITEXT') if isinstance(source, dict) else 'BITEXT'
     st.info('No other corpus of this workspace was made of the same bitext. Translate it by another engine:',
             icon=':material/inbox:')
-    st.code(shlex.join(['paranmt', 'translate', 'run', str(bitext), 'NAME', '--engine', 'ENGINE']), language='bash')
+    st.code(shlex.join(['paranmt', 'translate', str(bitext), 'NAME', '--engine', 'ENGINE']), language='bash')
 
 def _stored(corpus, manifests, s):
     "Two corpora of the same bitext; None where there is no second one."
@@ -162,7 +162,7 @@ def _live(corpus, s):
     "A few sentences of the corpus' bitext by two engines; None where there is no engine."
     at_hand = translators(s)
     if not at_hand:
-        return st.info('There is no translation model in this workspace. Train one: `paranmt translate train --help`',
+        return st.info('There is no translation model in this workspace. Train one: `paranmt model train translation --help`',
                        icon=':material/inbox:')
     places = st.columns(2, gap='large')
     sides = [_side(place, title, key, list(at_hand), beam) for place, title, key, beam in
@@ -175,7 +175,7 @@ def _live(corpus, s):
         except (OSError, RuntimeError, ValueError) as e:
             return st.error(f'{escaped(name)} does not translate: {escaped(e)}', icon=':material/error:')
         pairs[key], pairs[f'{key}_score'] = zip(*outputs) if outputs else ((), ())
-    made_by('\n'.join(shlex.join(['paranmt', 'translate', 'run', corpus.name, 'NAME', '--engine', name, '--beam-size',
+    made_by('\n'.join(shlex.join(['paranmt', 'translate', corpus.name, 'NAME', '--engine', name, '--beam-size',
                                   str(beam)]) for name, beam in sides))
     return pairs, tuple(f'{name}, beam {beam}' for name, beam in sides)
 

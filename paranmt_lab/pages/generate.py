@@ -229,7 +229,7 @@ def _unusable(sentence, model):
     if not words: st.info('Type an English sentence, and its paraphrases are shown here.')
     if words > WORDS:
         st.warning(f'This text has {words:,} words, and this page takes {WORDS} at most: generators are trained '
-                   'on sentences. Whole corpora are paraphrased by: paranmt translate run CORPUS NAME '
+                   'on sentences. Whole corpora are paraphrased by: paranmt translate CORPUS NAME '
                    f'--engine {escaped(model)} --source reference', icon=':material/content_cut:')
     return not 0 < words <= WORDS
 
@@ -250,7 +250,7 @@ def page():
     purpose('Rewrites a sentence with a trained generator, and marks what was changed.', HOW)
     if not (names := generators(s)):
         nothing_yet('There is no generator of paraphrases in this workspace.',
-                    'paranmt generate train canonicaliser CORPUS')
+                    'paranmt model train generator CORPUS canonicaliser')
     name, decoding = _choices(names)
     stamp = _stamp(name, s)
     st.caption(f"model **{escaped(name)}** {next(iter(identity_of(name, s).get('files', {}).values()), '')}")

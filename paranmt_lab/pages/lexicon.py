@@ -118,7 +118,7 @@ def _simlex_part(lexicon, by, s):
     "Agreement with people."
     st.subheader('SimLex-999')
     path = s.resources / SIMLEX
-    if not path.is_file(): return st.caption('SimLex-999 is not available; `paranmt fetch simlex` downloads it.')
+    if not path.is_file(): return st.caption('SimLex-999 is not available; `paranmt workspace fetch simlex` downloads it.')
     pairs, rho = _simlex(lexicon, lexicon.identity['checksum'], by, path)
     left, right = st.columns([1, 3])
     figure = 'not available' if rho['value'] != rho['value'] else f"{100 * rho['value']:.1f}"
@@ -168,7 +168,7 @@ def page():
     st.title('Lexicon')
     purpose('Shows paraphrases of words, counted from the pairs of a corpus, and the sentences behind them.', HOW)
     name = choose('Lexicon', _lexicons(s), 'lexicon', 'lexicon', 'There is no lexicon in this workspace yet.',
-                  'paranmt lexicon build CORPUS NAME')
+                  'paranmt corpus lexicon CORPUS NAME')
     stamp = (s.models / name.partition(':')[2] / 'lexicon.json').stat().st_mtime_ns
     lexicon = _opened(name, stamp)
     counts, request = lexicon.facts['counts'], lexicon.facts['request']
@@ -180,7 +180,7 @@ def page():
     in_address('least', LEAST_SHOWN, number('least', 1))
     in_address('rows', 20, number('rows', 1, 1000))
     word = st.text_input('Word', key='word')
-    made_by(shlex.join(['paranmt', 'lexicon', 'look', word, '--lexicon', lexicon.folder.name]))
+    made_by(shlex.join(['paranmt', 'corpus', 'lexicon', lexicon.folder.name, '--look', word]))
     by = st.sidebar.radio('Order', list(SCORES), key='by', format_func=SCORES.get)
     least = st.sidebar.number_input('Least meetings', 1, key='least',
                                     help='Paraphrases that meet the word less often are left out')

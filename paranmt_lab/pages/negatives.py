@@ -474,7 +474,7 @@ def page():
     name = run.config.get('corpus')
     if name not in list_corpora(s):
         nothing_yet(f'The corpus of **{escaped(run.name)}**, {escaped(name)}, is not in this workspace any more.',
-                    'paranmt list')
+                    'paranmt workspace list')
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
     made_by(run_command(run))

@@ -196,7 +196,7 @@ def _opened(kind, table):
     names = table[kind].tolist()
     name = in_address(kind, '', one_of(names, kind))
     view, config = _shape(table)
-    show_table(table, f'{kind}_rows', view, command='paranmt list', on_select=lambda: _row_clicked(kind, names),
+    show_table(table, f'{kind}_rows', view, command='paranmt workspace list', on_select=lambda: _row_clicked(kind, names),
                selection_mode='single-row', column_config=config, placeholder='')
     return name
 
@@ -340,7 +340,7 @@ def _lineage(graph):
     "The graph, which opens what is clicked."
     if not graph.things: return
     st.subheader('Lineage')
-    draw(lineage_chart(graph), 'lineage', command='paranmt status', on_select=_thing_clicked, selection_mode='thing')
+    draw(lineage_chart(graph), 'lineage', command='paranmt workspace status', on_select=_thing_clicked, selection_mode='thing')
     st.caption('Each thing is to the right of what it was made of. A click opens a corpus or a run below.')
 
 @page_part
@@ -352,7 +352,7 @@ def _next(steps):
         left, right = st.columns([2, 3], vertical_alignment='center')
         left.markdown(escaped(step.why))
         right.code(step.command, language='bash', wrap_lines=True)
-    if len(steps) > 6: st.caption(f'And {len(steps) - 6:,} more: `paranmt status` lists all.')
+    if len(steps) > 6: st.caption(f'And {len(steps) - 6:,} more: `paranmt workspace status` lists all.')
 
 # %% ../../nbs/6_showing/pages/01_overview.ipynb #d45a95e2
 HOW = '''

@@ -97,7 +97,7 @@ def show_grades(
     "Grades against similarities of one set under one encoder, and the worst pairs."
     sets, encoders = graded_sets(s), list(models_at_hand(s, 'Encoder'))
     if not encoders: nothing_yet('This workspace has no encoder to compare with grades.', 'paranmt train --help')
-    if not sets: nothing_yet('No graded pairs are at hand.', 'paranmt fetch sts')
+    if not sets: nothing_yet('No graded pairs are at hand.', 'paranmt workspace fetch sts')
     encoder, name = _choices(sets, encoders)
     path = sets[name]
     errors = _errors(encoder, identity_of(encoder, s)['checksum'], str(path), path.stat().st_mtime_ns)
@@ -323,7 +323,7 @@ def show_gaps(
         for gap in gaps:
             st.markdown(f"**{gap.task}**, {', '.join(map(escaped, gap.systems))}: {escaped(gap.why)}")
             if gap.command: st.code(gap.command, language='bash', wrap_lines=True)
-        st.caption('`paranmt fetch` without a name lists the licence of each set: check that it permits your use.')
+        st.caption('`paranmt workspace fetch` without a name lists the licence of each set: check that it permits your use.')
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #6e63a67a
 def map_rows(

@@ -360,7 +360,7 @@ def _runs(runs, names):
     view, config = _shape(table)
     marks = dict(rows=[order.index(name) for name in names], columns=[], cells=[])
     st.session_state['run_table'] = dict(selection=marks)
-    show_table(table, 'run_table', view, command='paranmt list', on_select=lambda: _chosen_rows(order),
+    show_table(table, 'run_table', view, command='paranmt workspace list', on_select=lambda: _chosen_rows(order),
                selection_mode='multi-row', column_config=config, placeholder='',
                height=min(36 * (len(view) + 1) + 2, 360))
     st.caption('Marked runs are drawn below. *final* and *best* are development scores; the columns after *score* are '
@@ -393,7 +393,7 @@ def _notes(runs):
         key = f'note_{run.name}_{fingerprint(run.note)}' # a note that was written elsewhere is shown
         text = st.text_area('Note', run.note, key=key, max_chars=LONGEST_NOTE)
         st.button('Save the note', key='save_note', icon=':material/save:', on_click=_write_note, args=(run, key))
-        st.code(shlex.join(['paranmt', 'note', run.name, text.strip()]), language='bash', wrap_lines=True)
+        st.code(shlex.join(['paranmt', 'workspace', 'show', run.name, '--note', text.strip()]), language='bash', wrap_lines=True)
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #4aecd533
 HOW = '''

@@ -178,7 +178,7 @@ def _next_of_corpus(graph, corpus):
     if not corpus.rows: return None
     if not corpus.count(where='translation IS NOT NULL'):
         if _after(graph, key, 'corpus:'): return None
-        return Step(f'{name} is not translated yet.', f'paranmt translate run {name} {name}-pairs')
+        return Step(f'{name} is not translated yet.', f'paranmt translate {name} {name}-pairs')
     if not _after(graph, key, 'measures:'): return Step(f'{name} has no measures yet.', f'paranmt score {name}')
     scores = [m for m in corpus.measures() if m.startswith('paraphrase_score@')]
     if scores and not list_selections(corpus):
@@ -206,7 +206,7 @@ def next_steps(
         if thing.kind == 'selection' and not _after(graph, key, 'run:'):
             corpus = key.partition(':')[2].rpartition('/')[0]
             steps.append(Step(f'No encoder is trained on {thing.name} of {corpus} yet.',
-                              f'paranmt train {corpus}-{thing.name} {corpus} --selection {thing.name}'))
+                              f'paranmt train {corpus} {corpus}-{thing.name} --selection {thing.name}'))
         if thing.kind == 'run' and thing.state == 'finished' and not _after(graph, key, 'results:'):
             steps.append(Step(f'{thing.name} is not evaluated yet.', f'paranmt evaluate {thing.name}'))
     if not graph.things: return [Step('This workspace is empty.', 'make demo')]

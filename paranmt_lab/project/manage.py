@@ -32,7 +32,7 @@ def place_of(
     elif kind in KINDS: path = inside(s.workspace / KINDS[kind], safe_name(name, kind))
     else: raise ValueError(f"kind {kind!r}, expected one of {', '.join([*KINDS, 'selection', 'measure'])}")
     if not path.exists():
-        raise ValueError(f'there is no {kind} {name!r} in {s.workspace}; paranmt list names those there are')
+        raise ValueError(f'there is no {kind} {name!r} in {s.workspace}; paranmt workspace list names those there are')
     return path
 
 def find_kind(
@@ -45,7 +45,7 @@ def find_kind(
     if '/' in name: return _kind_within(s, name), name
     matches = [k for k in ('corpus', 'run', 'model') if (s.workspace / KINDS[k] / safe_name(name)).is_dir()]
     if len(matches) == 1: return matches[0], name
-    if not matches: raise ValueError(f'nothing in {s.workspace} is named {name!r}; paranmt list names all')
+    if not matches: raise ValueError(f'nothing in {s.workspace} is named {name!r}; paranmt workspace list names all')
     kinds = ' and of '.join(f'a {k}' for k in matches)
     raise ValueError(f'{name!r} is the name of {kinds}; say which: {matches[0]}:{name}')
 

@@ -49,7 +49,7 @@ def note_flagged(
     "Say how many pairs are left out for their flags."
     if FIT in [sql for _, sql in fit_steps(corpus)] and (n := corpus.count(where=f'NOT {FIT}')):
         warn(f'{corpus.name}: {amount(n, "pair")} left out, whose flags say that the translation is worthless; '
-             'a selection with --keep-flags keeps them', DataWarning, stacklevel=3)
+             'a selection with `--set keep_flags=yes` keeps them', DataWarning, stacklevel=3)
 
 # %% ../../nbs/3_judging/selection/01_conditions.ipynb #5b72e81a
 class Range(NamedTuple):

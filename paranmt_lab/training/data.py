@@ -70,7 +70,7 @@ def choose_pairs(
     pool = np.concatenate([np.asarray(b['pair_id']) for b in usable(corpus, ids, columns)] or [np.empty(0, np.int64)])
     if not len(pool) or (ids is not None and not len(ids)):
         raise ValueError(f'{corpus!r} has no pair to train on: each needs a {columns[0]} and a {columns[1]} '
-                         '(run `paranmt translate run` on a bitext first)')
+                         '(run `paranmt translate` on a bitext first)')
     return np.sort(np.random.default_rng(seed).choice(pool, limit, replace=False)) if 0 < limit < len(pool) else pool
 
 # %% ../../nbs/5_learning/training/06_data.ipynb #6395757f

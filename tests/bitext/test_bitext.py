@@ -493,7 +493,7 @@ def test_columns_are_said_on_the_command_line(write, lab):
     path = write('four.tsv', '1\tPrší.\t2\tIt rains.\n')
     def run(name, *options):
         done = subprocess.run([sys.executable, '-m', 'paranmt_lab', 'import',
-                               name, str(path), '--source-lang', 'cs', *options], capture_output=True, text=True,
+                               str(path), name, '--source-lang', 'cs', *options], capture_output=True, text=True,
                               env=os.environ | dict(PARANMT_WORKSPACE=str(lab.workspace)))
         return done.returncode, ' '.join((done.stdout + done.stderr).split())
     code, said = run('asked')

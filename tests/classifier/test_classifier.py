@@ -92,7 +92,8 @@ def _reached(folder, step):
 
 def test_a_stopped_command_goes_on_and_ends_in_a_model(s):
     run_command = partial(paranmt, PARANMT_WORKSPACE=str(s.workspace), PARANMT_DEVICE='cpu', COLUMNS='120')
-    line = 'judge train-classifier wordy so --dim 20 --epochs 40 --learning-rate 0.03 --batch-size 20 --patience 0'
+    line = ('model train classifier wordy so --set dim=20 --set epochs=40 --set learning_rate=0.03 --set batch_size=20 '
+            '--set patience=0')
     asked = iter([False] * 30 + [True])
     options = dict(epochs=40, patience=0)
     run = train_classifier(config('so', **options), s, show=False, stop=lambda: next(asked))
@@ -104,7 +105,7 @@ def test_a_stopped_command_goes_on_and_ends_in_a_model(s):
     scored = run_command('score wordy reference_probability --model classifier:so')
     assert scored.returncode == 0 and 'was trained on the references of 720 of the 900 pairs' in \
         ' '.join(scored.stdout.split()), scored.stdout + scored.stderr
-    assert run_command(line + ' --l2 1e-5').returncode == 1  # another config under the same name
+    assert run_command(line + ' --set l2=1e-5').returncode == 1  # another config under the same name
 
 
 def test_scoring_writes_a_column_and_a_note_once(s):

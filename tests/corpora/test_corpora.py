@@ -106,7 +106,7 @@ def test_the_released_training_set_has_two_columns_and_no_score(lab, tmp_path):
     (three := tmp_path / 'three.txt').write_text('One.\tTwo.\t0.5\n')
     with pytest.raises(ValueError, match='different columns: two.txt 2, three.txt 3; import them one by one'):
         import_paranmt([out, three], 'both', s=lab)
-    done = paranmt(['corpus', 'import-paranmt', 'again', out], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
+    done = paranmt(['import', out, 'again', '--format', 'paranmt'], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
     assert done.returncode == 0 and '2 columns: reference, translation' in done.stdout, done.stderr
 
 
@@ -189,14 +189,14 @@ def test_force_keeps_what_people_put_into_a_folder(lab, tmp_path):
 def test_the_command_exports_and_imports_under_the_same_name(lab, tmp_path):
     pairs(lab)
     def run(*words):
-        done = paranmt(['corpus', *words], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
+        done = paranmt([*words], PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='300')
         return done.returncode, done.stdout + done.stderr
     out = tmp_path / 'out.tsv'
-    assert run('export', 'pairs', out)[0] == 0
-    code, said = run('export', 'pairs', out)
+    assert run('corpus', 'export', 'pairs', out)[0] == 0
+    code, said = run('corpus', 'export', 'pairs', out)
     assert code == 1 and '--force' in said and len(said.strip().splitlines()) == 1
-    assert run('export', 'pairs', out, '--force', '--score', 'trigram_overlap')[0] == 0
-    code, said = run('import-paranmt', 'back', out)
+    assert run('corpus', 'export', 'pairs', out, '--force', '--score', 'trigram_overlap')[0] == 0
+    code, said = run('import', out, 'back', '--format', 'paranmt')
     assert code == 0 and Corpus.open('back', lab).measures() == ['trigram_overlap'], said
-    code, said = run('export', 'pairs', tmp_path / 'out.csv')
+    code, said = run('corpus', 'export', 'pairs', tmp_path / 'out.csv')
     assert code == 0 and (tmp_path / 'out.csv').is_file(), said

@@ -143,9 +143,9 @@ def run_command(workspace, *words):
 
 @pytest.mark.parametrize('words',
                          [['score', 'talk', 'reference_length'], ['select', 'talk', 'all'],
-                          ['corpus', 'sample', 'few', 'talk', '--n', '3'], ['corpus', 'export', 'talk', 'talk.jsonl']])
+                          ['corpus', 'sample', 'talk', 'few', '--n', '3'], ['corpus', 'export', 'talk', 'talk.jsonl']])
 def test_commands_say_what_is_wrong_with_a_corpus(lost, lab, words):
     code, _, errors = run_command(lab.workspace, *words)
-    assert ('talk: 1 of 4 shards missing: pairs/part-00001.parquet; restore from a copy, or give `paranmt import talk'
+    assert ('talk: 1 of 4 shards missing: pairs/part-00001.parquet; restore from a copy, or give `paranmt import '
             in errors)
     assert code == (0 if words[0] == 'score' else 1)

@@ -197,7 +197,7 @@ def test_a_replaced_model_leaves_no_value(lab, talk, monkeypatch):
     score(talk, ['reference_perplexity'], ['lm:small'], show=False)
     old = talk.frame([column])
     assert not paranmt(['select', talk.name, 'plain', '--range', f'{column}=0:1000']).returncode
-    assert not paranmt(['judge', 'train-lm', talk.name, 'small', '--sentences', '150', '--force']).returncode
+    assert not paranmt(['model', 'train', 'language-model', talk.name, 'small', '--set', 'sentences=150', '--force']).returncode
     assert column not in talk.measures() and 'lm_seen@small' in talk.measures()
     refused = paranmt(['select', talk.name, 'now', '--range', f'{column}=0:1000'])
     assert refused.returncode and 'lm:small was replaced; compute it again' in ' '.join(refused.stderr.split())
@@ -213,7 +213,7 @@ def test_a_column_that_does_not_name_its_model_is_not_completed(lab, talk, monke
     for shard, n in talk.sizes.items(): talk.write_measure('reference_perplexity@small', shard, np.ones(n))
     with pytest.raises(ValueError, match='by an unknown|with an unknown model.*paranmt workspace remove measure:'):
         score(talk, ['reference_perplexity'], ['lm:small'], show=False)
-    assert not paranmt(['remove', f'measure:{talk.name}/reference_perplexity@small', '--yes']).returncode
+    assert not paranmt(['workspace', 'remove', f'measure:{talk.name}/reference_perplexity@small', '--yes']).returncode
     score(talk, ['reference_perplexity'], ['lm:small'], show=False)
     assert talk.summary('reference_perplexity@small')['low'] > 1
 
@@ -296,7 +296,7 @@ def test_a_language_is_scored_like_any_measure(lab):
 
 def test_from_the_command_line(lab, talk):
     run = partial(paranmt, PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200', PARANMT_WORKERS='2')
-    done = run('judge train-lm talk small --sentences 100')
+    done = run('model train language-model talk small --set sentences=100')
     assert done.returncode == 0 and 'the selection without-small keeps' in done.stdout, done.stderr
     held = talk.frame(['pair_id'], where='"lm_seen@small" = 1').pair_id
     assert not set(held) & set(selected_ids(talk, 'without-small'))
@@ -306,9 +306,9 @@ def test_from_the_command_line(lab, talk):
     texts = talk.frame(['translation', 'translation_perplexity@small'])
     expected = perplexity(texts.translation.tolist(), open_model('lm:small', lab))
     np.testing.assert_array_equal(texts['translation_perplexity@small'].to_numpy(np.float32), expected)
-    again = run('judge train-lm talk small --sentences 100 --seed 4')
+    again = run('model train language-model talk small --set sentences=100 --set seed=4')
     assert again.returncode == 1 and len(again.stderr.splitlines()) == 1 and 'exists already' in again.stderr
-    forced = run('judge train-lm talk small --sentences 100 --seed 4 --force')
+    forced = run('model train language-model talk small --set sentences=100 --set seed=4 --force')
     assert forced.returncode == 0, forced.stderr
     anew = run('score talk translation_perplexity --model lm:small')
     assert anew.returncode == 0, anew.stderr
@@ -320,7 +320,7 @@ def test_from_the_command_line(lab, talk):
 def test_a_bitext_without_translations_holds_out_references_for_later(lab):
     corpus = Corpus.create('bitext', lab)
     corpus.write_pairs(0, dict(source=[f'Věta {i}' for i in range(40)], reference=[f'Sentence {i}' for i in range(40)]))
-    done = paranmt('judge train-lm bitext small --sentences 10', PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
+    done = paranmt('model train language-model bitext small --set sentences=10', PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
     assert done.returncode == 0 and 'None has a translation yet' in done.stdout, done.stderr
     pairs = Corpus.create('pairs', lab)
     pairs.write_pairs(0, corpus.frame(['segment', 'reference']).assign(translation='Some sentence.'))

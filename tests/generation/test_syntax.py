@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from paranmt_lab.cli.generate import generate_app
+from paranmt_lab.cli.main import app as program
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.generation import syntax_engine
@@ -63,7 +63,7 @@ def lab(tmp_path_factory):
     corpus = Corpus.create('talk', s)
     pairs = draw(800, 0).drop(columns='name')
     for shard in (0, 1): corpus.write_pairs(shard, pairs.iloc[shard * 400:shard * 400 + 400])
-    with pytest.raises(ValueError, match='no parses by orders in 2 of 2 shards; .* paranmt generate parse talk'):
+    with pytest.raises(ValueError, match='no parses by orders in 2 of 2 shards; .*paranmt model train generator talk'):
         generator_pairs(corpus, SMALL)
     parse_corpus(corpus, Orders(), show=False)
     return s
@@ -169,11 +169,11 @@ def test_the_kind_generator_opens_it_in_driver_and_commands(lab, run, parser, mo
     empty, unparsed = engine.translate(['', 'Emma sings'], Decoding(2, 2))
     assert empty[0].flags == 'empty source, empty' and 'unparsed source' in unparsed[0].flags
     monkeypatch.setenv('PARANMT_WORKSPACE', str(lab.workspace))
-    typed = ['run', 'order', 'Emma sings today .', '--beam', '4', '--template']
+    typed = ['generate', 'order', 'Emma sings today .', '--beam', '4', '--template']
     wide = dict(COLUMNS='200')
-    shown = CliRunner().invoke(generate_app, [*typed, '(S(ADVP)(NP)(VP)(.))', '--templates', '2'], env=wide)
+    shown = CliRunner().invoke(program, [*typed, '(S(ADVP)(NP)(VP)(.))', '--templates', '2'], env=wide)
     assert shown.exit_code == 0 and shown.output.count('yes') == 2 and 'today Emma sings .' in shown.output
-    refused = CliRunner().invoke(generate_app, [*typed, 'S(NP'], env=wide)
+    refused = CliRunner().invoke(program, [*typed, 'S(NP'], env=wide)
     assert refused.exit_code == 2 and 'expected a label and those below it' in refused.output
 
 
@@ -196,7 +196,7 @@ def test_the_page_generate_offers_templates_and_says_which_ones_came_out(lab, ru
     assert (record['templates'], record['found'][0]) == (['S(ADVP NP VP .)'], 'S(ADVP NP VP .)')
     assert saved.rows == len(captions)
     assert record['engine']['model'] == 'order' and record['engine']['parser'] == Orders.identity
-    words = shlex.split(app.code[0].value)[2:]
-    again = CliRunner().invoke(generate_app, words, env=dict(COLUMNS='200'))
+    words = shlex.split(app.code[0].value)[1:]
+    again = CliRunner().invoke(program, words, env=dict(COLUMNS='200'))
     assert again.exit_code == 0 and 'already' in again.output, again.output
     assert saved.frame(['translation']).translation[0] == 'today Emma sings .'

@@ -235,7 +235,7 @@ def test_a_figure_says_under_which_setting_it_was_computed():
     assert float(table.ours['LSTM', 20].split()[0]) == 35.5 and table.ours['LSTM, M grows', 20] == '82.8'
     assert '150,000 pairs' in notes[table.setting['LSTM', 20]] and '1,230,090' in notes[table.setting['WORD', 20]]
     assert 'M grows' not in notes[table.setting['LSTM', 40]]
-    said = paranmt('table paranmt.6', COLUMNS='200').stdout
+    said = paranmt('results table paranmt.6', COLUMNS='200').stdout
     said = ' '.join(said.split())
     assert all(f'{letter}: {text}' in said for letter, text in notes.items()) and 'The paper: ' in said
 

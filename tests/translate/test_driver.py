@@ -172,7 +172,7 @@ def test_killed_ten_times_and_between_file_and_rename(lab, calm):
 def test_ctrl_c_stops_after_the_part_at_hand(lab, calm, workers, cli):
     options = ['--beam-size', BEAM, '--n-best', BEAM, '--part-size', PART]
     job = Job(lab, f'stopped-{workers}', command=[sys.executable, '-m', 'paranmt_lab', 'translate',
-                                                  'run', 'talk', 'stopped-1', *map(str, options)] if cli else None)
+                                                  'talk', 'stopped-1', *map(str, options)] if cli else None)
     process = job.start(workers)
     job.until(process, lambda: job.working(process) and job.whole() >= 2)
     with pytest.raises(RuntimeError, match='another process is working in'):
@@ -283,7 +283,7 @@ def test_damaged_shard_is_named_and_the_others_go_on(tmp_path, kind):
 def test_damaged_shard_on_the_command_line(tmp_path):
     lab = make_lab(tmp_path, talk(['talk'], 60), 20)
     whole = damage(lab.corpora / 'talk/pairs/part-00001.parquet', 'zeroed')
-    job = Job(lab, 'pairs', command=[sys.executable, '-m', 'paranmt_lab', *'translate run '
+    job = Job(lab, 'pairs', command=[sys.executable, '-m', 'paranmt_lab', *'translate '
                                      'talk pairs --beam-size 2 --part-size 20 --engine-workers 2'.split()])
     assert job.run() == 1 and 'part-00001.parquet' in job.log().replace('\n', '') and 'Traceback' not in job.log()
     assert list(job.shards()) == ['part-00000.parquet', 'part-00002.parquet']
@@ -362,7 +362,7 @@ def test_soak(tmp_path, workers):
     "The sample through `paranmt translate`, killed at twenty-five moments and before three renames."
     lab = make_lab(tmp_path, talk(['talk', 'news', 'stories', 'notices']), 200)
     command = lambda name: [sys.executable, '-m', 'paranmt_lab', 'translate',
-                            'run', 'talk', name, *f'--beam-size {BEAM} --n-best {BEAM} --part-size 25'.split()]
+                            'talk', name, *f'--beam-size {BEAM} --n-best {BEAM} --part-size 25'.split()]
     whole, job = Job(lab, 'whole', 25, command('whole')), Job(lab, 'killed', 25, command('killed'))
     assert whole.run(workers) == 0
     kill_often(job, (workers,), (None, None, *range(0, 90, 4)))
