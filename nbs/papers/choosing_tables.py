@@ -3,7 +3,7 @@
     python nbs/papers/choosing_tables.py table KEY ...
         # backtranslation.4 to .7, .12, .13, paranmt.4 or .5: ours, the paper's, and the difference
     python nbs/papers/choosing_tables.py keep
-        # the figures of these tables go to where `paranmt table KEY` finds them"""
+        # the figures of these tables go to where `paranmt results table KEY` finds them"""
 import sys
 import tempfile
 from pathlib import Path
@@ -200,7 +200,7 @@ OTHERWISE = 'WORD from GloVe, three epochs, 7,500 pairs of wmt21-23, one a sourc
 
 
 def keep_table(key, folder=MEASUREMENTS):
-    "Write our figures of a table where `paranmt table` finds them."
+    "Write our figures of a table where `paranmt results table` finds them."
     rows = measured_rows(key)
     groups = kept()['groups']
     commits = ', '.join(dict.fromkeys(facts['commit'] for facts in groups.values()))
@@ -210,7 +210,7 @@ def keep_table(key, folder=MEASUREMENTS):
 
 
 def table(key):
-    "Ours, the paper's, and the difference, as `paranmt table` prints them; the paper's alone where we have none."
+    "Ours, the paper's, and the difference, as `paranmt results table` prints them; the paper's alone without ours."
     with tempfile.TemporaryDirectory() as folder:
         keep_table(key, Path(folder))
         joined = joined_table(key, Path(folder))

@@ -11,7 +11,7 @@
 
 PARANMT_RESOURCES names the folder that holds `train/`. `keep` writes the figures to
 paranmt_lab/evaluation/measured/, domain by domain; a domain that is there is passed over, so a run that was stopped
-goes on. `paranmt table paranmt.1` and `paranmt table backtranslation.9` show them. (A file `statistics.py` here would
+goes on. `paranmt results table KEY` shows paranmt.1 and backtranslation.9. (A file `statistics.py` here would
 hide Python's own module of that name.)"""
 import sys
 from pathlib import Path

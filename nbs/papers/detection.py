@@ -12,7 +12,7 @@
     python nbs/papers/detection.py index
         # time and memory of vectors and searches, and the recall of the index
     python nbs/papers/detection.py keep
-        # the figures of opusparcus.2 to .5 and .7 go to where `paranmt table KEY` finds them
+        # the figures of opusparcus.2 to .5 and .7 go to where `paranmt results table KEY` finds them
 
 PARANMT_RESOURCES names the folder that holds `train` and `eval`. Every step goes on where it was stopped; what is in
 detection.json is not computed again."""
@@ -357,7 +357,7 @@ def printed_neighbours(name, s):
 
 
 def keep_tables(s):
-    "Write our figures of all tables where `paranmt table` finds them."
+    "Write our figures of all tables where `paranmt results table` finds them."
     for key in ('opusparcus.4', 'opusparcus.5'): keep_absent(key, NEIGHBOURS)
     keep_measured('opusparcus.4', printed_neighbours('paraphrase-scorer', s), config='the encoder in data/models',
                   command='python nbs/papers/detection.py keep', machine='2 shared CPU cores')

@@ -16,7 +16,7 @@ nbs/papers/judging.ipynb.
     python nbs/papers/judging.py examples NAME ... [keep]
         # P(R) of sentences of our own
     python nbs/papers/judging.py tables
-        # backtranslation.8 and .10 of `paranmt table`, from the figures that were kept; nothing is trained
+        # backtranslation.8 and .10 of `paranmt results table`, from the figures that were kept; nothing is trained
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase`, `train/bitext` and `train/vectors`. `keep` writes the
 figures to nbs/papers/judging.json. Every step goes on where it was stopped."""
@@ -316,7 +316,7 @@ def origin_of(records, names):
 
 
 def keep_tables():
-    "Write backtranslation.8 and .10 for `paranmt table`; the number of figures of each."
+    "Write backtranslation.8 and .10 for `paranmt results table`; the number of figures of each."
     kept, counts = read_json(PATH), Counter()
     for names, facts in SYSTEMS.items():
         runs, rhos = ([kept[f'{kind} {name}'] for name in names if f'{kind} {name}' in kept]

@@ -15,7 +15,7 @@
     python nbs/papers/learning.py scorer
         # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
     python nbs/papers/learning.py keep
-        # the figures of paranmt.6 go to where `paranmt table` finds them
+        # the figures of paranmt.6 go to where `paranmt results table` finds them
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was
 stopped."""
@@ -318,7 +318,7 @@ MEGA = {('WORD', 1): ['word-M1-s0'], ('WORD', 20): ['word-M20-s0'],
 
 
 def keep_tables():
-    "Write the figures of paranmt.6 from learning.json where `paranmt table` finds them: STS 2017 after the last epoch."
+    "Write the figures of paranmt.6 where `paranmt results table` finds them: STS 2017 after the last epoch."
     runs = known_figures()['runs']
     for (model, m), names in MEGA.items():
         found = [runs[name] for name in names]

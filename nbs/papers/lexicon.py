@@ -127,7 +127,7 @@ def ten_words(lexicon):
 
 
 def keep(rows, lexicons):
-    "The figures of the two tables, for `paranmt table`."
+    "The figures of the two tables, for `paranmt results table`."
     names = dict(cross='cross-sentence PMI', adjusted='adjusted PMI')
     config = (f'pairs from 0.35 by {SCORER} and up to 30 tokens; joint counts within a side plus one; '
               'nothing was chosen on a set')

@@ -6,7 +6,7 @@
     python nbs/papers/sts.py contamination
         # test pairs in two files of training pairs, and the speed of looking
     python nbs/papers/sts.py keep
-        # figures for paranmt.8, paranmt.9 and paranmt-arxiv.16 go to where `paranmt table KEY` finds them
+        # figures for paranmt.8, paranmt.9 and paranmt-arxiv.16 go to where `paranmt results table KEY` finds them
 
 PARANMT_RESOURCES names the folder that holds `eval`, `train/vectors` and `train/paraphrase`. What is in the file is not
 measured again unless its system is named."""

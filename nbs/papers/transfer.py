@@ -5,7 +5,7 @@
     python nbs/papers/transfer.py dimensions
         # the GloVe average by its number of dimensions, and with a wider grid of penalties
     python nbs/papers/transfer.py keep
-        # the figures go to where `paranmt table paranmt-arxiv.14` finds them
+        # the figures go to where `paranmt results table paranmt-arxiv.14` finds them
 
 PARANMT_RESOURCES names the folder that holds `eval` and `train/vectors`. An encoder is named as `open_model` takes it;
 one of another identity is measured again."""

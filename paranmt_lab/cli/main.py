@@ -128,9 +128,10 @@ def demo(
     "It imports, back-translates, scores, selects, trains and evaluates."
     from rich.console import Console
 
-    from paranmt_lab.cli.measure import evaluate_system, show_results
+    from paranmt_lab.cli.measure import show_results
     from paranmt_lab.cli.terminal import show_table
     from paranmt_lab.corpora.query import Corpus
+    from paranmt_lab.evaluation.pending import evaluate_system
     from paranmt_lab.ground.settings import settings
     from paranmt_lab.selection import PAPER_RANGES, range_table
     s, out = settings(), Console(stderr=True)

@@ -13,9 +13,9 @@ import typer
 
 from .options import takes
 from .terminal import open_corpus, show_note, show_table, stopped
-from ..lexicon.shards import Conditions
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount
+from ..lexicon.shards import Conditions
 
 # %% ../../nbs/7_command/cli/06_statistics.ipynb #4b187eac
 _METRICS = {  # Metric to its name in a table, factor and decimals

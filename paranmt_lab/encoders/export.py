@@ -337,4 +337,4 @@ def model_card(
              'From its own card': _demoted(notes)}
     body = '\n\n'.join(f'## {head}\n\n{text}' if head else text for head, text in parts.items() if text)
     title = name or (run.name if run else encoder.model)
-    return f"{FRONT}\n# {title}\n\n{body}\n\nWritten {provenance()['date'][:10]} by `paranmt export`.\n"
+    return f"{FRONT}\n# {title}\n\n{body}\n\nWritten {provenance()['date'][:10]} with ParaNMT Lab.\n"

@@ -167,7 +167,7 @@ def _paired(names, s):
     encoders = tuple(f'run:{name}' for name in names)
     if any(encoder not in models for encoder in encoders):
         return st.caption('A paired test needs two trained encoders.')
-    st.code(shlex.join(['paranmt', 'compare', *names]), language='bash')
+    st.code(shlex.join(['paranmt', 'results', 'compare', *names]), language='bash')
     if not st.toggle('Test here: both encoders are asked about all pairs of STS', key='test_now'): return
     stamps = tuple(identity_of(encoder, s)['checksum'] for encoder in encoders)
     table = soon(_tested, encoders, stamps, s.resources, what='Comparing on STS')
@@ -228,7 +228,7 @@ def _runs(s):
     if len(names) < 2: nothing_yet('A comparison needs two runs.', 'paranmt train --help')
     runs = [Run.open(s.runs, name) for name in _two(names, 'run', 'run')]
     st.caption(source_line(None, *runs))
-    made_by(shlex.join(['paranmt', 'compare', *(run.name for run in runs)]))
+    made_by(shlex.join(['paranmt', 'results', 'compare', *(run.name for run in runs)]))
     _settings(*(run.config for run in runs))
     st.subheader('Results, first less second')
     _results(runs)

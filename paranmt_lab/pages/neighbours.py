@@ -69,7 +69,8 @@ def _have_vectors(corpus, encoder, identity, column):
         st.info(f'The sentences of **{escaped(corpus.name)}** have no vectors under **{escaped(encoder)}** yet. '
                 'This command computes them, and resumes after a stop:', icon=':material/inbox:')
         option = '' if column == 'reference' else f' --column {column}'
-        st.code(shlex.join(['paranmt', 'neighbours', corpus.name, '--encoder', encoder]) + option, language='bash')
+        words = ['paranmt', 'corpus', 'neighbours', corpus.name, '--encoder', encoder]
+        st.code(shlex.join(words) + option, language='bash')
     return False
 
 # %% ../../nbs/6_showing/pages/21_neighbours.ipynb #477efe9a
@@ -146,7 +147,7 @@ def page():
     in_address('sentence', _first_sentence(corpus, column), plain)
     sentence = st.text_input('Sentence', key='sentence', max_chars=2000)
     if not sentence.strip(): return st.info('Type a sentence to show its neighbours.')
-    words = ['paranmt', 'neighbours', corpus.name, sentence, '--column', column, '--top', str(k)]
+    words = ['paranmt', 'corpus', 'neighbours', corpus.name, sentence, '--column', column, '--top', str(k)]
     made_by(shlex.join([*words, *(word for encoder in encoders for word in ('--encoder', encoder))]))
     answers = {}
     for place, (encoder, column_of_page) in enumerate(zip(encoders, st.columns(len(encoders), gap='large'))):

@@ -52,7 +52,7 @@ from ..evaluation.graded_pairs import grade_errors, set_names
 from ..evaluation.pending import figure_gaps
 from ..evaluation.results import MEAN, current_results, main_figures, pivot_results
 from ..evaluation.sts import BY_SIZE, PROTOCOLS, TOGETHER, YEARLY, of_datasets, yearly_means
-from ..evaluation.tasks import BASELINES, VECTORS, sample_of
+from ..evaluation.tasks import is_baseline, sample_of
 from ..ground.models import identity_of, models_at_hand
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount
@@ -398,7 +398,7 @@ def badges(
     "Badges that say how many test pairs each system was trained on, as far as that was checked."
     texts = []
     for name in names:
-        if name in (*BASELINES, *VECTORS): continue
+        if is_baseline(name): continue
         folder = s.runs / name
         verdict = contamination_badge(Run(folder), s) if (folder / 'config.json').is_file() else NOT_CHECKED
         colour = 'orange' if verdict == NOT_CHECKED else 'blue'

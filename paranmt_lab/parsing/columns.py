@@ -154,7 +154,7 @@ def need_parses(
     "Refuse a corpus that is not parsed to its end."
     if missing := unparsed_shards(corpus, parser):
         raise ValueError(f'{corpus.name} has no parses by {parser} in {len(missing)} of {len(corpus.shards)} shards; '
-                         f'make them with: paranmt generate parse {corpus.name} --parser {parser}')
+                         f'`paranmt model train generator {corpus.name} NAME --set architecture=syntax` makes them')
 
 def parses_by_id(
     corpus:Corpus,      # Corpus that was parsed

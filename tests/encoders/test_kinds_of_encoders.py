@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paranmt_lab.cli.measure import evaluate_system
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.published import package_folder
+from paranmt_lab.evaluation.pending import evaluate_system
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import KINDS, full_name, identity_of, models_at_hand, open_model, split_name
 from paranmt_lab.ground.settings import settings

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from paranmt_lab.cli.measure import evaluate_system
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.export import export_encoder
+from paranmt_lab.evaluation.pending import evaluate_system
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import identity_of, models_at_hand, open_model
 from paranmt_lab.ground.settings import settings

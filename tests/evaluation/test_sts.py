@@ -284,11 +284,11 @@ def run_evaluate(line, resources, tmp_path, monkeypatch):
     "The command `paranmt evaluate` in a workspace of its own."
     from typer.testing import CliRunner
 
-    from paranmt_lab.cli.measure import measure_app
+    from paranmt_lab.cli.main import app
     for name, folder in (('WORKSPACE', tmp_path / 'lab'), ('RESOURCES', resources)):
         monkeypatch.setenv(f'PARANMT_{name}', str(folder))
     monkeypatch.setenv('COLUMNS', '200')
-    return CliRunner().invoke(measure_app, ['evaluate', *line.split()])
+    return CliRunner().invoke(app, ['evaluate', *line.split()])
 
 
 def test_a_suite_of_several_systems_goes_to_the_screen_and_into_a_file(everything, tmp_path, monkeypatch):

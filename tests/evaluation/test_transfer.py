@@ -168,7 +168,7 @@ def test_a_task_is_that_of_scikit_learn(name):
 def test_the_command_measures_what_is_pending(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from paranmt_lab.cli.measure import measure_app
+    from paranmt_lab.cli.main import app
     folder = tmp_path / 'resources/eval/senteval/cr'
     folder.mkdir(parents=True)
     lines = [f'{start} {word}\t{label}' for label, words in enumerate(('late early soon', 'soup bread tea'))
@@ -179,10 +179,10 @@ def test_the_command_measures_what_is_pending(tmp_path, monkeypatch):
     calls, run = [], TASKS['CR'].run
     monkeypatch.setitem(TASKS, 'CR', replace(TASKS['CR'], run=lambda *of: calls.append(of) or run(*of)))
     for words in ('--tasks CR', '--tasks CR,TREC', '--tasks CR'):
-        done = CliRunner().invoke(measure_app, ['evaluate', 'paraphrase-scorer', *words.split(), '--pending'])
+        done = CliRunner().invoke(app, ['evaluate', 'paraphrase-scorer', *words.split(), '--pending'])
         assert done.exit_code == 0, (done.output, done.exception)
     assert len(calls) == 1 and 'CR' in done.stdout
-    refused = CliRunner().invoke(measure_app, ['evaluate', 'paraphrase-scorer', '--pending', '--graded', 'x.tsv'])
+    refused = CliRunner().invoke(app, ['evaluate', 'paraphrase-scorer', '--pending', '--graded', 'x.tsv'])
     assert refused.exit_code == 2
 
 
