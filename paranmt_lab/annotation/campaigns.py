@@ -56,19 +56,19 @@ class Campaign:
     "The pairs that people are asked to rate, and how."
     name: str                                # Under which it is asked for
     corpus: str = ''                         # Name of the corpus that pairs are drawn from
-    measure: str = ''                        # Measure that divides the corpus into strata; '' makes it one stratum
+    measure: str = ''                        # Of the strata; '' makes one stratum
     # (low, high] of each stratum
     ranges: tuple[tuple[float | None, float | None], ...] = several(span, 'LOW:HIGH', PAPER_RANGES, 'range')
-    quantiles: int = 0                       # Instead of ranges, so many equal parts by the measure
-    disagreement: tuple[str, ...] = several(str, 'MEASURE,MEASURE') # Instead: pairs on which two measures differ most
+    quantiles: int = 0                       # So many equal parts, not ranges
+    disagreement: tuple[str, ...] = several(str, 'NAME,NAME') # Instead: pairs where two measures differ
     top: float = 0.                          # Share of the corpus that counts as disagreement; 0: the `n` greatest
     selection: str = ''                      # Only pairs of this saved selection
     where: str = ''                          # Further SQL condition on a pair
-    n: int = 100                             # Pairs drawn from each stratum
-    seed: int = 0                            # Seed of the draw; another one draws other pairs
+    n: int = 100                             # Pairs of each stratum
+    seed: int = 0                            # Seed of the draw
     overlap: int = 2                         # People who rate each item
-    repeats: float = 0.                      # Share of the items that come a second time
-    gap: int = 20                            # Answers that a person gives before an item is repeated
+    repeats: float = 0.                      # Share of the items that come twice
+    gap: int = 20                            # Answers before an item is repeated
     gold: tuple[Gold, ...] = ()              # Items to learn on, rated by everybody first
     lease: float = 30.                       # Minutes that an item is kept for a person
     guidelines: str = GUIDELINES             # For raters, as Markdown

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ANSWERS', 'ANSWER_STATES', 'FORMATS', 'GOLD', 'answer_table', 'guarded', 'unguarded', 'pseudonymous', 'export',
            'read_answers', 'read_gold', 'add_answers', 'import_answers', 'read_parabank', 'restore_campaign',
-           'backup_campaigns']
+           'is_backup', 'backup_campaigns']
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #c9e4adc2
 import csv
@@ -501,7 +501,7 @@ _COLUMNS = 'item, pair_id, stratum, weight, gold, repeat_of, content'
 @contextmanager
 def _backup(path) -> Iterator[EventLog]:
     "A backup, read from a copy; errors name the file that was given."
-    kind = 'a file of `paranmt annotate backup`'
+    kind = 'a file of `paranmt annotate export all FILE.sqlite`'
     if not Path(path).is_file(): raise FileNotFoundError(f'{path} is no file; name {kind}')
     with tempfile.TemporaryDirectory() as folder:
         try: yield EventLog(f"sqlite:///{shutil.copy(path, Path(folder) / 'backup.sqlite')}")
@@ -537,6 +537,13 @@ def restore_campaign(
     return plan
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #2d9e1301
+def is_backup(
+    path:Path, # A file
+) -> bool:
+    "Whether a file is an SQLite database by its first bytes, or is meant to be one by its name."
+    if path.suffix == '.sqlite' or not path.is_file(): return path.suffix == '.sqlite'
+    with open(path, 'rb') as file: return file.read(16) == b'SQLite format 3\0'
+
 def backup_campaigns(
     path:Path, # A backup
 ) -> list[str]: # Names, in the order in which they were made

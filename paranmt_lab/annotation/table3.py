@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['Z', 'BASES', 'PAPER_3_LABELS', 'RESAMPLES', 'one_label', 'wilson', 'table3', 'Estimate', 'design_effect',
-           'more_to_halve', 'strong_pairs', 'labels_of', 'paper_table']
+           'more_to_halve', 'strong_pairs', 'labels_of', 'paper_table', 'estimate_sentence', 'write_paper_table']
 
 # %% ../../nbs/3_judging/annotation/12_table3.ipynb #d05a45d9
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from .campaigns import LABELS, SCALES, campaign_items, campaign_strata
 from .store import EventLog
 from .views import ratings
 from ..filters.measures import ngram_overlap
+from ..ground.settings import atomic, check_overwrite
 from ..selection import PAPER_3
 
 # %% ../../nbs/3_judging/annotation/12_table3.ipynb #8d54a6b5
@@ -267,3 +269,42 @@ def paper_table(
 ) -> pd.DataFrame:           # As of `table3`
     "Table 3 of a campaign, from the log alone."
     return table3(labels_of(log, [campaign], at), _drawn_ranges(log, campaign), of)
+
+# %% ../../nbs/3_judging/annotation/12_table3.ipynb #a133dbe0
+def estimate_sentence(
+    table:pd.DataFrame,  # From `table3`
+    labels:pd.DataFrame, # Of `labels_of`, for the same campaign and moment
+) -> str:                # One or two sentences
+    "The estimated number of strong pairs, its base, and the ratings that would halve its interval."
+    estimate = strong_pairs(table, labels=labels)
+    text = f'Pairs with the same meaning (strength 3), estimated: {estimate}. Shares are of {table.of.iloc[0]}.'
+    return f'{text} {estimate.remarks}'.strip()
+
+# %% ../../nbs/3_judging/annotation/12_table3.ipynb #9e06874a
+def _cell(x):
+    "A value of a table as text."
+    if pd.isna(x): return ''
+    if isinstance(x, float): return f'{x:.2f}'
+    return f'{x:,}' if isinstance(x, int) else str(x)
+
+def _markdown(frame):
+    "A frame as a table in Markdown."
+    cells = [map(_cell, row) for row in frame.astype(object).itertuples(index=False)]
+    rows = [frame.columns, ['---'] * len(frame.columns), *cells]
+    return ''.join(f"| {' | '.join(row)} |\n" for row in rows)
+
+# %% ../../nbs/3_judging/annotation/12_table3.ipynb #5c4dd3eb
+def write_paper_table(
+    log:EventLog,            # The database
+    campaign:str,            # Name of the campaign
+    path:Path,               # A `.md` file
+    at:int|str|None=None,    # A past moment: number of an event, or a time; None is now
+    force:bool=False,        # Replace a file that is there
+    of:str='all',            # What shares are of, one of `BASES`
+) -> Path:                   # The file
+    "Table 3 as Markdown, and the estimated number of strong pairs."
+    check_overwrite(path, force)
+    table = paper_table(log, campaign, at, of)
+    text = f'{_markdown(table)}\n{estimate_sentence(table, labels_of(log, [campaign], at))}\n'
+    with atomic(path) as part: part.write_text(text, encoding='utf-8')
+    return path

@@ -200,7 +200,7 @@ def campaign_command(
     plan:Campaign, # Of `planned_campaign`
 ) -> str:          # One line for a shell
     "The command that draws a campaign."
-    words = ['paranmt', 'annotate', 'new', plan.name, plan.corpus, '--measure', plan.measure or 'none']
+    words = ['paranmt', 'annotate', 'new', plan.corpus, plan.name, '--measure', plan.measure or 'none']
     for low, high in plan.ranges if plan.measure else (): words += ['--range', _ends(low, high)]
     return shlex.join([*words, *['--where', plan.where] * bool(plan.where), '--n', str(plan.n)])
 

@@ -128,18 +128,19 @@ def show_restore():
         message, problem = st.session_state.pop('outcome_of_restore', ('', ''))
         if message: st.success(message, icon=':material/check:')
         if problem: st.error(escaped(problem), icon=':material/block:')
-        st.caption('A backup is a file that `paranmt annotate backup` wrote. The campaign gets its pairs, answers, '
-                   'comments and decisions back, each with its time; reserved pairs are free again.')
+        st.caption('A backup is a file that `paranmt annotate export all FILE.sqlite` wrote. The campaign gets its '
+                   'pairs, answers, comments and decisions back, each with its time; reserved pairs are free again.')
         file = st.file_uploader('Backup', ['sqlite', 'db'], key='backup_file')
         if not file: return
         try: names = _campaigns(file.getvalue())
         except ValueError:
             return st.error(f'**{escaped(file.name)}** cannot be read as a backup; expected a file of '
-                            '`paranmt annotate backup`, an SQLite database.', icon=':material/block:')
+                            '`paranmt annotate export all FILE.sqlite`, an SQLite database.', icon=':material/block:')
         if not names: return st.info('This file holds no campaign.', icon=':material/inbox:')
         campaign = st.selectbox('Campaign', names, key='campaign_of_backup')
         name = st.text_input('Name', key='name_of_restored', placeholder=campaign)
         st.button('Restore', icon=':material/settings_backup_restore:', on_click=_restore,
                   args=(file.getvalue(), campaign, name))
-        words = ['paranmt', 'annotate', 'restore', file.name, campaign, *(['--name', name] if name.strip() else [])]
+        words = ['paranmt', 'annotate', 'import', file.name, name.strip() or campaign]
+        if name.strip(): words += ['--campaign', campaign]
         st.code(shlex.join(words), language='bash', wrap_lines=True)

@@ -48,6 +48,7 @@ from paranmt_lab.annotation.campaigns import (
 )
 from paranmt_lab.annotation.exports import answer_table, export, import_answers, read_answers
 from paranmt_lab.annotation.queue import campaign_state, has_begun, next_item, set_state, take_up
+from paranmt_lab.annotation.raters import campaign_status
 from paranmt_lab.annotation.replay import derived_rows, rebuild
 from paranmt_lab.annotation.store import (
     Damaged,
@@ -64,7 +65,7 @@ from paranmt_lab.annotation.store import (
 from paranmt_lab.annotation.table3 import paper_table, strong_pairs
 from paranmt_lab.annotation.turn import HOLDING, REASONS, Empty, Refused, Task, begin_turn
 from paranmt_lab.annotation.views import label_patterns, own_answers, progress, rater_names, ratings
-from paranmt_lab.cli.annotate import annotate_app, campaign_status
+from paranmt_lab.cli.main import app as program
 from paranmt_lab.components.rating import Chair, Desk, card_data, dispute_data
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.ground.settings import settings
@@ -724,7 +725,7 @@ def test_pages_and_command_line_on_either_engine(url, tmp_path, monkeypatch):
         assert not at.exception and not at.error, view
     for line in ('status', 'status talk', f'export talk {tmp_path}/out.jsonl',
                  f'export talk {tmp_path}/out.md', 'adjudicate talk', 'adjudicate talk --by dana --item 2 --strength 3',
-                 f'import again {tmp_path}/out.jsonl'):
+                 f'import {tmp_path}/out.jsonl again'):
         done = paranmt(f'annotate {line}')
         assert done.returncode == 0, done.stdout + done.stderr
     assert adjudicated(log, 'talk')['item'].tolist() == [2] and len(ratings(log, 'again')) == 12
@@ -738,7 +739,7 @@ def test_the_command_line_shows_invisible_characters_of_disputes(tmp_path, monke
     for who, mark in (('ann', 3), ('bob', 1)): submit(log, 'talk', who, next_item(log, 'talk', who).item, mark, 3, who)
     monkeypatch.setenv('PARANMT_ANNOTATIONS', log.url)
     for options in ([], ['--by', 'eva']):
-        output = CliRunner().invoke(annotate_app, ['adjudicate', 'talk', *options], input='q\n').output
+        output = CliRunner().invoke(program, ['annotate', 'adjudicate', 'talk', *options], input='q\n').output
         assert not {'\u200b', '\u202e'} & set(output)
         assert r'\u200b' in output and r'\u202e' in output
 
@@ -1136,7 +1137,8 @@ def test_an_export_replaces_nothing_unless_it_is_told_to(tmp_path, monkeypatch, 
         (path / 'notes.txt').write_text('by hand')
     held = lambda: {p: p.read_bytes() for p in sorted(tmp_path.rglob('*'))
                     if p.is_file() and p.suffix not in ('.sqlite', '.lock') and 'sqlite' not in p.name}
-    before, export_it = held(), lambda *more: CliRunner().invoke(annotate_app, ['export', 'talk', str(path), *more])
+    words = ['annotate', 'export', 'talk', str(path)]
+    before, export_it = held(), lambda *more: CliRunner().invoke(program, [*words, *more])
     refused = export_it()
     assert isinstance(refused.exception, FileExistsError) and '--force' in str(refused.exception) and held() == before
     assert export_it('--force').exit_code == 0
@@ -1254,7 +1256,7 @@ def test_table_3_counts_what_people_discarded(url, tmp_path, monkeypatch):
                 == [[10, 5, 5, .5]])
     assert strong_pairs(paper_table(log, 'half')).pairs == 500
     monkeypatch.setenv('PARANMT_ANNOTATIONS', url)
-    run_cli = lambda *words: CliRunner().invoke(annotate_app, words, env={'COLUMNS': '120'}).output
+    run_cli = lambda *words: CliRunner().invoke(program, ['annotate', *words], env={'COLUMNS': '120'}).output
     for of, phrase in (('all', '500 [238, 762] of 1,000 pairs'),
                        ('fit', '500 [284, 500] of 500 pairs fit to be rated')):
         assert phrase in run_cli('status', 'half', '--of', of)
@@ -1288,7 +1290,7 @@ def test_overlapping_strata_are_refused_on_the_command_line(tmp_path):
     corpus = Corpus.create('talk', s)
     corpus.write_pairs(0, {'reference': ['It rains.'] * 9, 'translation': ['Rain falls.'] * 9})
     corpus.write_measure('m', 0, np.linspace(0, 2, 9).astype(np.float32))
-    words = ['annotate', 'new', 'two', 'talk', '--measure', 'm', '--range', '0:1', '--range', '0.5:2']
+    words = ['annotate', 'new', 'talk', 'two', '--measure', 'm', '--range', '0:1', '--range', '0.5:2']
     env = os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), PARANMT_ANNOTATIONS=f'sqlite:///{tmp_path}/a.sqlite')
     done = subprocess.run([sys.executable, '-c', 'from paranmt_lab.cli.main import main; main()', *words],
                           env=env, capture_output=True, text=True)

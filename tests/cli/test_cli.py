@@ -122,7 +122,7 @@ def test_a_mistake_in_sql_is_one_line_with_what_to_do(paranmt, tmp_path, where):
     bitext = tmp_path / 'talk.tsv'
     bitext.write_text('reference\ttranslation\nThe tram is late.\tThe tram came late.\n', encoding='utf-8')
     assert paranmt(f'import talk {bitext}').returncode == 0
-    said = one_line(paranmt(f'annotate new first talk --measure none --where {shlex.quote(where)}'))
+    said = one_line(paranmt(f'annotate new talk first --measure none --where {shlex.quote(where)}'))
     assert repr(where) in said and 'columns are pair_id, segment' in said
 
 
