@@ -9,7 +9,7 @@ __all__ = ['train_']
 import typer
 
 from .options import show_settings, takes
-from .terminal import open_corpus, show_note, show_table, stopped
+from .terminal import open_corpus, show_table, stopped
 from ..ground.fields import find_field, read_value
 from ..ground.settings import settings
 from ..training.config import PRESETS, TrainConfig, train_config

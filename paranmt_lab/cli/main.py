@@ -12,7 +12,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 

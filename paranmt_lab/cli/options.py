@@ -11,7 +11,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -19,7 +19,7 @@ import typer
 from fastcore.docments import docments
 from typer.core import TyperCommand
 
-from .terminal import show_note, show_table, warn_user
+from .terminal import show_table, warn_user
 from ..ground.fields import find_field, flat_fields, part_kind, places, read_table, read_value
 
 # %% ../../nbs/7_command/cli/02_options.ipynb #43350571
