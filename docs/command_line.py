@@ -30,7 +30,7 @@ def _name(p):
 
 def table(params):
     "Arguments and options of a command as a table in Markdown."
-    cell = lambda text: text.replace('|', '\\|').replace('<', '&lt;')
+    cell = lambda text: ' '.join(text.split()).replace('|', '\\|').replace('<', '&lt;')
     rows = [f'| `{cell(_name(p))}` | {cell(p.help or "")} |\n' for p in params]
     return '| | |\n|---|---|\n' + ''.join(rows) if rows else ''
 

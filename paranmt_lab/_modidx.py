@@ -4706,8 +4706,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'paranmt_lab/filters/table.py'),
                                            'paranmt_lab.filters.table.known_measure': ( '3_judging/filters/table.html#known_measure',
                                                                                         'paranmt_lab/filters/table.py'),
-                                           'paranmt_lab.filters.table.measure_by': ( '3_judging/filters/table.html#measure_by',
-                                                                                     'paranmt_lab/filters/table.py'),
                                            'paranmt_lab.filters.table.measure_of': ( '3_judging/filters/table.html#measure_of',
                                                                                      'paranmt_lab/filters/table.py'),
                                            'paranmt_lab.filters.table.measures_of': ( '3_judging/filters/table.html#measures_of',

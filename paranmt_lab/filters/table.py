@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LEXICAL', 'OF_SCORES', 'MEASURES', 'MEASURE_GROUPS', 'OF_MODELS', 'Argument', 'column', 'tokens', 'characters',
            'model', 'words_of', 'other_measure', 'measures_of', 'Measure', 'calibrated', 'ungrouped', 'known_measure',
-           'measure_of', 'takes_model', 'encoder_first', 'measure_by', 'all_arguments', 'model_kind', 'stored_name']
+           'measure_of', 'takes_model', 'encoder_first', 'all_arguments', 'model_kind', 'stored_name']
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #05d34aef
 from collections.abc import Callable, Mapping, Sequence
@@ -237,15 +237,6 @@ def encoder_first(
 ) -> list[str]:        # The same columns, otherwise in the same order
     "Columns with the scores by encoders first."
     return sorted(columns, key=lambda name: not takes_model(name, 'encoder'))
-
-# %% ../../nbs/3_judging/filters/11_table.ipynb #589e836d
-def measure_by(
-    function:Callable, # Function of a measure
-    *takes:Argument,   # Its arguments
-) -> str:              # Name of the measure
-    "The measure that a function computes from some arguments."
-    same = function, Imported(f"{function.__module__.partition('.')[2]}.{function.__name__}")
-    return next(m.name for m in MEASURES.values() if m.function in same and m.takes == takes)
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #be285cd1
 def all_arguments(

@@ -65,7 +65,10 @@ def _of_corpus(corpus, stage, facts) -> Iterator[tuple[Thing, list[str]]]:
         yield _thing('measures', title, ', '.join(measures[:4]), key), [own, *[f'run:{model}'] * bool(model)]
     for name in list_selections(corpus):
         record = read_selection(corpus, name)
-        models = {str(r[0]).partition('@')[2] for r in record['selection'].get('ranges', ())}
+        choice = record['selection']
+        models = {str(r[0]).partition('@')[2] for r in choice.get('ranges', ())}
+        if choice.get('fold_measure'): models.add(choice['fold_measure'].partition('@')[2])
+        if any(choice.get(limit) for limit in ('min_length', 'max_length', 'min_ratio')): models.add('') # lengths
         groups = [f'measures:{corpus.name}@{model}' for model in sorted(models)]
         yield _thing('selection', name, amount(record['pairs'], 'pair'), f'{corpus.name}/{name}'), groups or [own]
 

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 from ..corpora.pairs import PAIRS
 from ..corpora.query import Corpus, between, quoted
 from ..engines.protocol import UNFIT
-from ..filters.measures import token_count
-from ..filters.table import measure_by, tokens
 from ..ground.fields import span
 from ..ground.settings import DataWarning
 from ..ground.wording import amount
@@ -120,7 +118,7 @@ def describe(
 # %% ../../nbs/3_judging/selection/01_conditions.ipynb #ee381219
 def _lengths(corpus, setting):
     "The measures of the sides' lengths, which must be there."
-    lengths = [measure_by(token_count, tokens(side)) for side in ('reference', 'translation')]
+    lengths = [f'{side}_length' for side in ('reference', 'translation')]
     if lacking := sorted(set(lengths) - set(corpus.measures())):
         command = f"paranmt score {corpus.name} {' '.join(lacking)}"
         raise ValueError(f"{corpus.name}: {setting} needs {', '.join(lacking)}; give `{command}` first")
