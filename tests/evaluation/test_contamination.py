@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from command import paranmt
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation import contamination
 from paranmt_lab.evaluation.comparison import compare_results, side_by_side
@@ -125,3 +126,14 @@ def test_a_run_keeps_figures_without_contaminated_pairs_as_tasks_of_their_own(tm
     merged = merge_results(before, rows)
     assert len(merged) == 4 and merged.task.tolist().count('STS14') == 1
     assert 'STS14 clean mean' in side_by_side(compare_results({'overlap': merged}))
+
+
+def test_the_command_knows_its_systems_before_it_searches(lab):
+    s, corpus = lab
+    places = dict(PARANMT_WORKSPACE=str(s.workspace), PARANMT_RESOURCES=str(s.resources), COLUMNS='150')
+    wrong = paranmt('results contamination talk token-overlp', **places)
+    assert wrong.returncode == 1 and 'the baselines are token-overlap' in wrong.stderr
+    assert read_contamination(corpus, s) is None
+    done = paranmt('results contamination talk token-overlap', **places)
+    assert done.returncode == 0 and 'of 100 test pairs in 2 sets' in done.stdout
+    assert 'without contaminated pairs' in done.stdout and read_contamination(corpus, s) is not None
