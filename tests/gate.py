@@ -27,7 +27,8 @@ RENEWALS = {
 
 def generated():
     "Files that a renewal may write, with their digests."
-    files = [ROOT / 'pyproject.toml', ROOT / 'docs/command-line.md', *(ROOT / 'nbs').rglob('*.ipynb'), *(ROOT / 'paranmt_lab').rglob('*.py')]
+    files = [ROOT / 'pyproject.toml', ROOT / 'docs/command-line.md', *(ROOT / 'nbs').rglob('*.ipynb'),
+             *(ROOT / 'paranmt_lab').rglob('*.py')]
     return {str(f.relative_to(ROOT)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 

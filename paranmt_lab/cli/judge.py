@@ -18,8 +18,9 @@ from ..selection import Selection, select
 def _list_measures():
     "Print the table of measures."
     group_of = {name: group for group, names in MEASURE_GROUPS.items() for name in names}
-    show_table([dict(measure=m.name, group=group_of.get(m.name, ''), model=model_kind(m.name), about=m.about, paper=m.paper)
-                for m in MEASURES.values()], 'Measures; a group may be named in place of its measures')
+    rows = [dict(measure=m.name, group=group_of.get(m.name, ''), model=model_kind(m.name), about=m.about, paper=m.paper)
+            for m in MEASURES.values()]
+    show_table(rows, 'Measures; a group may be named in place of its measures')
 
 def score_(
     corpus:str='', # Corpus of pairs
@@ -35,11 +36,11 @@ def score_(
     from paranmt_lab.filters.scoring import score
     if list_: return _list_measures()
     if not corpus: raise typer.BadParameter('name a corpus, or give --list', param_hint='CORPUS')
-    s, wanted = settings(), ungrouped([*(names or ()), *filter(None, map(str.strip, measures.split(',')))])
-    takes_encoder = 'encoder' in [model_kind(name) for name in wanted or MEASURES if '@' not in name]
+    s, choice = settings(), ungrouped([*(names or ()), *filter(None, map(str.strip, measures.split(',')))])
+    takes_encoder = 'encoder' in [model_kind(name) for name in choice or MEASURES if '@' not in name]
     models = [encoder, *model] if takes_encoder else model
     data = open_corpus(corpus, s)
-    summary = score(data, wanted, models, workers=s.workers, cluster=cluster)
+    summary = score(data, choice, models, workers=s.workers, cluster=cluster)
     if len(summary): show_table(summary, f'Measures of {corpus}', digits=3)
     for note in summary.attrs['notes']: show_note(f'{note}.', 'yellow')
     if not summary.attrs['is_new']: show_note('Nothing was computed: all values were there.')

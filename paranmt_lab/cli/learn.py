@@ -15,9 +15,9 @@ from ..ground.settings import settings
 from ..training.config import PRESETS, TrainConfig, train_config
 
 # %% ../../nbs/7_command/cli/08_learn.ipynb #ae79d618
-_SHOWN = 'selection model start vectors dim megabatch scramble epochs batch_size margin learning_rate patience development seed'
+_OPTIONS = 'selection model start vectors dim megabatch scramble epochs learning_rate development seed'
 
-@takes(TrainConfig, _SHOWN, paper=PRESETS['paper-2018'])
+@takes(TrainConfig, _OPTIONS, paper=PRESETS['paper-2018'])
 def train_(
     corpus:str, # Corpus of pairs
     name:str, # Name of the run, or with --vary the beginning of the runs' names
@@ -49,12 +49,12 @@ def _varied(texts, options):
         if not has_values or not values: _refuse(f'{text!r} is not FIELD=VALUE,VALUE')
         try:
             f = find_field(TrainConfig, name)
-            found = [read_value(f, value) for value in values.split(';' if ';' in values else ',')]
+            choices = [read_value(f, value) for value in values.split(';' if ';' in values else ',')]
         except ValueError as e: _refuse(e)
         if f.name in ('name', 'corpus'): _refuse(f'{f.name} is an argument of the command')
         if f.name in vary: _refuse(f'{f.name} is varied twice')
         if f.name in options: _refuse(f'{f.name} is given as an option too: leave one out')
-        vary[f.name] = found
+        vary[f.name] = choices
     return vary
 
 def _train_grid(config, vary, s):

@@ -53,7 +53,7 @@ def _values(f):
 
 def _default(f):
     "The default of a field, in words; empty where it has none."
-    if f.default is MISSING or f.default in ('', ()): return ''
+    if f.default is MISSING or f.default in ('', ()) or isinstance(f.default, tuple): return ''
     words = {True: 'yes', False: 'no'}
     return words[f.default] if isinstance(f.default, bool) else str(f.default)
 
@@ -81,15 +81,15 @@ def _of_file(kind, path):
 
 def _of_texts(kind, texts, but):
     "Fields given by `--set`; a field of several values may be given several times."
-    given:dict[str, Any] = {}
+    by_name:dict[str, Any] = {}
     for text in texts:
         name, is_pair, value = text.partition('=')
         if not is_pair: _refuse(f'{text!r} is not NAME=VALUE', '--set')
         try: f = find_field(kind, name)
         except ValueError as e: _refuse(e, '--set')
         if f.name in but: _refuse(f'{f.name} is an argument of the command', '--set')
-        given.setdefault(f.name, (f, []))[1].append(value)
-    return {name: _value(f, values, '--set') for name, (f, values) in given.items()}
+        by_name.setdefault(f.name, (f, []))[1].append(value)
+    return {name: _value(f, values, '--set') for name, (f, values) in by_name.items()}
 
 def _is_many(f): return 'each' in f.metadata or 'values' in f.metadata
 
@@ -103,13 +103,13 @@ def given_fields(
     kind:type,             # A dataclass, with parts or without
     path:Path|None,        # Settings file
     texts:list[str],       # NAME=VALUE of `--set`
-    shown:dict[str, Any],  # Field to what its own option gave; None or an empty list: nothing
+    options:dict[str, Any], # Field to what its own option gave; None or an empty list: nothing
     but:tuple[str, ...]=(), # Fields that are arguments of the command
 ) -> dict[str, Any]:       # Field to its value
     "The fields that a user gave, checked."
     values = {} if path is None else _of_file(kind, path)
     values = {name: x for name, x in values.items() if name not in but} | _of_texts(kind, texts, but)
-    for name, x in shown.items():
+    for name, x in options.items():
         if x is None or x == []: continue
         f = find_field(kind, name)
         values[name] = _value(f, x if isinstance(x, list) else [x], _flag(f))
@@ -121,20 +121,20 @@ def _flag(f): return '--' + (f.metadata.get('flag') or f.name).replace('_', '-')
 class Takes(NamedTuple):
     "The config of a command."
     kind_of: Callable[[list[str]], type] # From the words after the command's name to the dataclass
-    shown: tuple[str, ...]               # Fields that have an option of their own
+    options: tuple[str, ...]             # Fields that have an option of their own
     but: tuple[str, ...]                 # Fields that are arguments, or that another option gives
     paper: Mapping[str, Any]             # Field to the paper's value
 
 def takes(
     kind:type|Callable[[list[str]], type], # A dataclass, or a function that chooses one by the command's arguments
-    shown:str='',               # Fields that have an option of their own
+    options:str='',             # Fields that have an option of their own
     but:str='name corpus',      # Fields that are arguments of the function
     paper:Mapping[str, Any]={}, # Field to the paper's value
 ) -> Callable:                  # Decorator of a function, which receives the fields that are given as `**options`
     "Say which config a command reads."
     choose = (lambda words: kind) if isinstance(kind, type) else kind
     def mark(function:Any):
-        function.takes = Takes(cast(Callable, choose), tuple(shown.split()), tuple(but.split()), paper)
+        function.takes = Takes(cast(Callable, choose), tuple(options.split()), tuple(but.split()), paper)
         return function
     return mark
 
@@ -143,18 +143,22 @@ def _option(f, help):
     "A field as an option, whose value is read later."
     flag, facts = _flag(f), f.metadata
     form = facts.get('form') or '|'.join(facts.get('known', ())) or {int: 'INT', float: 'FLOAT'}.get(f.type, 'TEXT')
-    kind, default, names = str | None, None, flag
+    kind:Any = str | None
+    default:list|None = None
+    names = flag
     if f.type is bool: # only the flag that changes something is shown, and `--set` takes yes and no
         kind, names, form = bool | None, f' /--no-{flag[2:]}' if f.default else flag, None
     if _is_many(f): kind, default = list[str], []
     default_text = '' if f.type is bool else _default(f)
     if default_text not in ('', '0'): help = f'{help} (default: {default_text})'.strip()
     option = typer.Option(names, help=help, metavar=form, show_default=False)
-    return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=default,
+                             annotation=Annotated[kind, option])
 
 _COMMON = dict(
     set_=Annotated[list[str], typer.Option('--set', metavar='NAME=VALUE', help='Any other setting; may be repeated.')],
-    config_=Annotated[Path | None, typer.Option('--config', metavar='FILE', help='Settings as TOML, as a run keeps them.')],
+    config_=Annotated[Path | None,
+                      typer.Option('--config', metavar='FILE', help='Settings as TOML, as a run keeps them.')],
     options_=Annotated[bool, typer.Option('--options', help='List all settings: name, default, values, meaning.')])
 
 def _common():
@@ -182,15 +186,15 @@ class SettingsCommand(TyperCommand):
         if self.takes and '--options' in args:
             list_settings(self.takes.kind_of(args), self.takes.but, self.takes.paper)
             raise typer.Exit()
-        return super().parse_args(ctx, self._new_flags(args) if self.takes else args)
+        return super().parse_args(ctx, self._new_flags(args, self.takes.kind_of) if self.takes else args)
 
-    def _new_flags(self, args):
+    def _new_flags(self, args, kind_of):
         "The words with `--set` in place of flags that are not there any more."
         flags = {'--help'} | {name for p in self.params for name in (*p.opts, *p.secondary_opts)}
         words, left = [], iter(args)
         for word in left:
             flag, has_value, value = word.partition('=')
-            f = _field_of(self.takes.kind_of(args), flag) if flag.startswith('--') and flag not in flags else None
+            f = _field_of(kind_of(args), flag) if flag.startswith('--') and flag not in flags else None
             if f is None:
                 words.append(word)
                 continue
@@ -215,29 +219,30 @@ def as_command(
     example:str='',    # A command line that works, shown below the options
 ) -> TyperCommand:     # Command of click
     "Make a command of a function."
-    taken:Takes|None = getattr(function, 'takes', None)
+    takes:Takes|None = getattr(function, 'takes', None)
     comments = docments(function, returns=False)
     own = [_parameter(p, comments.get(p.name) or '') for p in inspect.signature(function).parameters.values()
            if p.kind is not p.VAR_KEYWORD]
-    shown:list = []
-    if taken and taken.shown:
-        kind = taken.kind_of([])
+    options:list = []
+    if takes and takes.options:
+        kind = takes.kind_of([])
         texts = described_fields(kind)
-        shown = [_option(find_field(kind, field), texts.get(field) or '') for field in taken.shown]
-    def call(**given):
-        if not taken: return function(**given)
-        path, texts, _ = (given.pop(option) for option in ('config_', 'set_', 'options_'))
-        fields_shown = {p.name: given.pop(p.name) for p in shown}
-        kind = taken.kind_of([str(x) for x in given.values()])
-        return function(**given, **given_fields(kind, path, texts, fields_shown, taken.but))
-    parameters = [*own, *shown, *(_common() if taken else [])]
+        options = [_option(find_field(kind, field), texts.get(field) or '') for field in takes.options]
+    def call(**values):
+        if not takes: return function(**values)
+        path, texts, _ = (values.pop(option) for option in ('config_', 'set_', 'options_'))
+        by_option = {p.name: values.pop(p.name) for p in options}
+        kind = takes.kind_of([str(x) for x in values.values()])
+        return function(**values, **given_fields(kind, path, texts, by_option, takes.but))
+    parameters = [*own, *options, *(_common() if takes else [])]
     cast(Any, call).__signature__ = inspect.Signature(parameters)
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     program = typer.Typer(add_completion=False, rich_markup_mode=None) # plain text: a third of the lines of panels
     text = '\n\n'.join(filter(None, (help, inspect.getdoc(function))))
-    program.command(name, cls=SettingsCommand, help=text, epilog=f'\b\nExample:\n  {example}' if example else None)(call)
+    epilog = f'\b\nExample:\n  {example}' if example else None
+    program.command(name, cls=SettingsCommand, help=text, epilog=epilog)(call)
     command = cast(SettingsCommand, typer.main.get_command(program))
-    command.takes = taken
+    command.takes = takes
     return command
 
 # %% ../../nbs/7_command/cli/02_options.ipynb #5a1de4a6

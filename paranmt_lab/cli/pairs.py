@@ -42,15 +42,16 @@ def import_(
     licence:str='', # Licence of the texts, kept in the manifest
     shard_rows:int=100_000, # Rows of a shard
     limit:int=0, # Largest number of pairs to read; 0: all
-    score:str='', # paranmt: measure of a third column, paraphrase_score@published for ParaNMT; default: from FILE.tsv.json
+    # paranmt: measure of a third column, paraphrase_score@published for ParaNMT; default: from FILE.tsv.json
+    score:str='',
 ):
     """Unreadable rows go to the corpus's rejects with file, line and reason.
 
     `--format paranmt` reads the published ParaNMT, or files like it: reference, translation and perhaps a score,
     separated by tabs, without a header."""
     if not files[0].exists() and Path(name).exists(): # as version 0.1 had it
-        raise typer.BadParameter(f'there is no file {files[0]}, and {name} is one: files come first and the name of the '
-                                 f'corpus last ({name} {files[0]})', param_hint='FILES NAME')
+        raise typer.BadParameter(f'there is no file {files[0]}, and {name} is one: files come first and the name of '
+                                 f'the corpus last ({name} {files[0]})', param_hint='FILES NAME')
     if format == 'paranmt': return _import_paranmt(files, name, score, licence, shard_rows)
     if score: raise typer.BadParameter('is for --format paranmt; --measure imports other columns', param_hint='--score')
     from paranmt_lab.bitext.importing import import_bitext, import_summary

@@ -118,8 +118,8 @@ def _build(source, name, options, workers, force, s):
     from paranmt_lab.lexicon.building import build_lexicon
     from paranmt_lab.lexicon.ppdb import import_ppdb
     if source not in list_corpora(s) and Path(source).is_file():
-        facts = import_ppdb(Path(source), name, s, force)
-        return show_note(f"lexicon:{name} has {amount(facts['counts']['pairs'], 'pair of words', 'pairs of words')}.")
+        counts = import_ppdb(Path(source), name, s, force)['counts']
+        return show_note(f"lexicon:{name} has {amount(counts['pairs'], 'pair of words', 'pairs of words')}.")
     facts = build_lexicon(open_corpus(source, s, name), name, s, Conditions(**options), workers, force)
     if facts is None: stopped()
     counts = facts['counts']

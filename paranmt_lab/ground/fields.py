@@ -154,12 +154,12 @@ def alter(
 # %% ../../nbs/0_ground/ground/02_fields.ipynb #7a02151f
 _WORDS = {'true': True, 'yes': True, 'false': False, 'no': False}
 
-def _one(f, given):
+def _one(f, entry):
     "A value of a field that holds one."
-    if not isinstance(given, str): return given
-    if f.type is bool and given.lower() in _WORDS: return _WORDS[given.lower()]
-    try: return f.type(given) if f.type in (int, float) else given
-    except ValueError: return given # `check_value` says what was expected
+    if not isinstance(entry, str): return entry
+    if f.type is bool and entry.lower() in _WORDS: return _WORDS[entry.lower()]
+    try: return f.type(entry) if f.type in (int, float) else entry
+    except ValueError: return entry # `check_value` says what was expected
 
 def _each(f, text):
     "One value of a field that holds several."
@@ -182,13 +182,13 @@ def _pairs(f, texts):
 
 def read_value(
     f:Field,   # Field of a config
-    given:Any, # A text, a list of texts, or what a TOML file gives
+    entry:Any, # A text, a list of texts, or what a TOML file gives
 ) -> Any:      # Value of the field's type
     "Read a value; a wrong one is refused by the field's name."
-    texts = [given] if isinstance(given, str) else given
-    if 'values' in f.metadata: return given if isinstance(given, dict) else _pairs(f, texts)
-    if 'each' in f.metadata: return tuple(_each(f, text) for given in texts for text in str(given).split(','))
-    value = _one(f, given)
+    texts = [entry] if isinstance(entry, str) else entry
+    if 'values' in f.metadata: return entry if isinstance(entry, dict) else _pairs(f, texts)
+    if 'each' in f.metadata: return tuple(_each(f, text) for item in texts for text in str(item).split(','))
+    value = _one(f, entry)
     check_value(f, value)
     return value
 
@@ -230,8 +230,8 @@ def read_table(
 ) -> dict:      # Name of each field that is given to its value
     "Read the fields of a settings file."
     parts, values = {f.name for f in fields(kind) if 'part' in f.metadata}, {}
-    for name, given in table.items():
-        inside = {f'{name}.{key}': x for key, x in given.items()} if name in parts else {name: given}
+    for name, entry in table.items():
+        inside = {f'{name}.{key}': x for key, x in entry.items()} if name in parts else {name: entry}
         for full_name, x in inside.items():
             f = find_field(kind, full_name)
             values[f.name] = read_value(f, x)

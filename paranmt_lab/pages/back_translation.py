@@ -159,8 +159,8 @@ def _own_sentence(s):
     "The box."
     at_hand = translators(s)
     if not at_hand:
-        return st.info('There is no translation model in this workspace. Train one: `paranmt model train translation --help`',
-                       icon=':material/inbox:')
+        return st.info('There is no translation model in this workspace. Train one: '
+                       '`paranmt model train translation --help`', icon=':material/inbox:')
     with st.form('own'):
         text = st.text_area('Sentences, one a line', key='own_text', placeholder='Kde je ten pes?', height=100)
         left, middle, right, go = st.columns([3, 2, 2, 3], vertical_alignment='bottom')

@@ -162,8 +162,8 @@ def _live(corpus, s):
     "A few sentences of the corpus' bitext by two engines; None where there is no engine."
     at_hand = translators(s)
     if not at_hand:
-        return st.info('There is no translation model in this workspace. Train one: `paranmt model train translation --help`',
-                       icon=':material/inbox:')
+        return st.info('There is no translation model in this workspace. Train one: '
+                       '`paranmt model train translation --help`', icon=':material/inbox:')
     places = st.columns(2, gap='large')
     sides = [_side(place, title, key, list(at_hand), beam) for place, title, key, beam in
              zip(places, ('First engine', 'Second engine'), ('first', 'second'), (1, 12))]

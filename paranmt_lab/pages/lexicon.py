@@ -118,7 +118,8 @@ def _simlex_part(lexicon, by, s):
     "Agreement with people."
     st.subheader('SimLex-999')
     path = s.resources / SIMLEX
-    if not path.is_file(): return st.caption('SimLex-999 is not available; `paranmt workspace fetch simlex` downloads it.')
+    if not path.is_file():
+        return st.caption('SimLex-999 is not available; `paranmt workspace fetch simlex` downloads it.')
     pairs, rho = _simlex(lexicon, lexicon.identity['checksum'], by, path)
     left, right = st.columns([1, 3])
     figure = 'not available' if rho['value'] != rho['value'] else f"{100 * rho['value']:.1f}"

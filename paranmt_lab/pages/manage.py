@@ -71,7 +71,8 @@ def _rename_form(key, others):
     if others: return st.caption('It keeps its name: the things above name it as their input.')
     new = st.text_input('New name', key='new_name_of_thing')
     st.button('Rename', icon=':material/edit:', disabled=not new.strip(), on_click=_rename, args=(key, new))
-    st.code(shlex.join(['paranmt', 'workspace', 'rename', key, new.strip() or 'NAME']), language='bash', wrap_lines=True)
+    st.code(shlex.join(['paranmt', 'workspace', 'rename', key, new.strip() or 'NAME']), language='bash',
+            wrap_lines=True)
 
 def _remove_form(key, others):
     "The name to type, and the button that deletes."

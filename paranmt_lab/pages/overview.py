@@ -196,8 +196,9 @@ def _opened(kind, table):
     names = table[kind].tolist()
     name = in_address(kind, '', one_of(names, kind))
     view, config = _shape(table)
-    show_table(table, f'{kind}_rows', view, command='paranmt workspace list', on_select=lambda: _row_clicked(kind, names),
-               selection_mode='single-row', column_config=config, placeholder='')
+    show_table(table, f'{kind}_rows', view, command='paranmt workspace list',
+               on_select=lambda: _row_clicked(kind, names), selection_mode='single-row', column_config=config,
+               placeholder='')
     return name
 
 # %% ../../nbs/6_showing/pages/01_overview.ipynb #d05ac4b1
@@ -340,7 +341,8 @@ def _lineage(graph):
     "The graph, which opens what is clicked."
     if not graph.things: return
     st.subheader('Lineage')
-    draw(lineage_chart(graph), 'lineage', command='paranmt workspace status', on_select=_thing_clicked, selection_mode='thing')
+    draw(lineage_chart(graph), 'lineage', command='paranmt workspace status', on_select=_thing_clicked,
+         selection_mode='thing')
     st.caption('Each thing is to the right of what it was made of. A click opens a corpus or a run below.')
 
 @page_part

@@ -323,7 +323,8 @@ def show_gaps(
         for gap in gaps:
             st.markdown(f"**{gap.task}**, {', '.join(map(escaped, gap.systems))}: {escaped(gap.why)}")
             if gap.command: st.code(gap.command, language='bash', wrap_lines=True)
-        st.caption('`paranmt workspace fetch` without a name lists the licence of each set: check that it permits your use.')
+        st.caption('`paranmt workspace fetch` without a name lists the licence of each set: '
+                   'check that it permits your use.')
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #6e63a67a
 def map_rows(

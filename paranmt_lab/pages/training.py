@@ -393,7 +393,8 @@ def _notes(runs):
         key = f'note_{run.name}_{fingerprint(run.note)}' # a note that was written elsewhere is shown
         text = st.text_area('Note', run.note, key=key, max_chars=LONGEST_NOTE)
         st.button('Save the note', key='save_note', icon=':material/save:', on_click=_write_note, args=(run, key))
-        st.code(shlex.join(['paranmt', 'workspace', 'show', run.name, '--note', text.strip()]), language='bash', wrap_lines=True)
+        st.code(shlex.join(['paranmt', 'workspace', 'show', run.name, '--note', text.strip()]), language='bash',
+                wrap_lines=True)
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #4aecd533
 HOW = '''

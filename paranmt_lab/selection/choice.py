@@ -224,11 +224,14 @@ class Selection:
     min_length: int = 0                       # Smallest number of tokens of either side; 0: no limit
     min_ratio: float = 0.                     # Smallest ratio of the shorter side's tokens to the longer's; 0: no limit
     deduplicate: tuple[str, ...] = several(str, 'KIND') # Keep the first of equal ones: pair, translation or reference
-    exact: bool = True                        # Compare texts exactly; otherwise case, punctuation and white space are ignored
-    one_per_source: str = ''                  # One translation of each source: first, random, highest:MEASURE, lowest:MEASURE
+    # Compare texts exactly; otherwise case, punctuation and white space are ignored
+    exact: bool = True
+    # One translation of each source: first, random, highest:MEASURE, lowest:MEASURE
+    one_per_source: str = ''
     quotas: tuple|dict = named(int, 'DOMAIN=NUMBER', 'quota') # Largest number of pairs of a domain
     per_domain: int = 0                       # Largest number of pairs of every domain without a quota; 0: no limit
-    keep_flags: bool = False                  # Keep pairs whose flags call the translation worthless, such as "unknown source"
+    # Keep pairs whose flags call the translation worthless, such as "unknown source"
+    keep_flags: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, 'folds', tuple(self.folds))

@@ -9,6 +9,7 @@ __all__ = ['SIDE_COLUMNS', 'PRESETS', 'DataConfig', 'RunConfig', 'EncoderConfig'
 # %% ../../nbs/5_learning/training/01_config.ipynb #530a061c
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..encoders.names import AS_PUBLISHED, CELLS, EMBEDDINGS, JOINS, POOLINGS, WEIGHTS, Recurrent
 from ..ground.fields import build, check_fields, choice, number, part
@@ -193,7 +194,7 @@ def train_config(
     return build(TrainConfig, name=name, corpus=corpus, **(PRESETS[preset] if preset else {}) | values)
 
 # %% ../../nbs/5_learning/training/01_config.ipynb #3cc889c9
-PRESETS = { # Name to fields and their values
+PRESETS:dict[str, dict[str, Any]] = { # Name to fields and their values
     'paper-2018': dict(dim=300, megabatch=40, scramble=0.3, batch_size=100, margin=0.4, learning_rate=0.001, epochs=5),
     'reference': AS_PUBLISHED | dict(concatenation='plain', split='space', unknown='reference', closing_space=False,
                                   exclude='pair', epsilon='lasagne'),

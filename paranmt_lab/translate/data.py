@@ -40,7 +40,8 @@ def with_language(
                          'language, or import the bitext again with the right one')
     if len(codes) == 1: return replace(config, source_lang=next(iter(codes.values())))
     languages = ', '.join(codes.values()) or 'a language that it does not say'
-    raise ValueError(f"the bitext's sources are in {languages}; train on one language, and say which: --set source_lang=de")
+    raise ValueError(f"the bitext's sources are in {languages}; train on one language, and say which: "
+                     '--set source_lang=de')
 
 # %% ../../nbs/2_pairs/translate/02_data.ipynb #497bce48
 HELD_OUT_SHARE, HELD_OUT_MOST = .05, 1_000  # Distinct sources that are held out where no domain is named

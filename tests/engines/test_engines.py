@@ -137,8 +137,8 @@ def run_command(lab, *words):
 
 def test_refused_on_the_command_line(lab, bitext):
     """A shortlist of another engine, and of a domain that is not there; a search that the engine lacks."""
-    for words, why in ((['model', 'train', 'shortlist', 'talk', 'listed', '--set', 'without=nosuch'], "no domain 'nosuch'"),
-                       (['model', 'train', 'shortlist', 'talk', 'listed', '--set', 'each=0'], 'each = 0'),
+    shortlist = ['model', 'train', 'shortlist', 'talk', 'listed', '--set']
+    for words, why in (([*shortlist, 'without=nosuch'], "no domain 'nosuch'"), ([*shortlist, 'each=0'], 'each = 0'),
                        (['translate', 'talk', 'pairs', '--method', 'diverse'], "no decoding by 'diverse'"),
                        (['translate', 'talk', 'pairs', '--beam-size', '100000'], 'beam_size = 100000')):
         code, said = run_command(lab, *words)

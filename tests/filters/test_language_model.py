@@ -197,7 +197,8 @@ def test_a_replaced_model_leaves_no_value(lab, talk, monkeypatch):
     score(talk, ['reference_perplexity'], ['lm:small'], show=False)
     old = talk.frame([column])
     assert not paranmt(['select', talk.name, 'plain', '--range', f'{column}=0:1000']).returncode
-    assert not paranmt(['model', 'train', 'language-model', talk.name, 'small', '--set', 'sentences=150', '--force']).returncode
+    train = ['model', 'train', 'language-model', talk.name, 'small', '--set', 'sentences=150', '--force']
+    assert not paranmt(train).returncode
     assert column not in talk.measures() and 'lm_seen@small' in talk.measures()
     refused = paranmt(['select', talk.name, 'now', '--range', f'{column}=0:1000'])
     assert refused.returncode and 'lm:small was replaced; compute it again' in ' '.join(refused.stderr.split())
@@ -320,7 +321,8 @@ def test_from_the_command_line(lab, talk):
 def test_a_bitext_without_translations_holds_out_references_for_later(lab):
     corpus = Corpus.create('bitext', lab)
     corpus.write_pairs(0, dict(source=[f'Věta {i}' for i in range(40)], reference=[f'Sentence {i}' for i in range(40)]))
-    done = paranmt('model train language-model bitext small --set sentences=10', PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
+    done = paranmt('model train language-model bitext small --set sentences=10',
+                   PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200')
     assert done.returncode == 0 and 'None has a translation yet' in done.stdout, done.stderr
     pairs = Corpus.create('pairs', lab)
     pairs.write_pairs(0, corpus.frame(['segment', 'reference']).assign(translation='Some sentence.'))

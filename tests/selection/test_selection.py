@@ -389,8 +389,9 @@ def test_a_dry_run_writes_nothing_even_where_the_name_is_taken(corpora):
 
 def test_the_command_knows_every_step(corpora):
     corpus = pairs_of(corpora())
-    words = ['--where', "corpus <> 'news'", '--min-length', '1', '--set', 'min_ratio=0.3', '--deduplicate', 'translation',
-             '--set', 'exact=no', '--one-per-source', 'highest:m', '--quota', 'talk=2', '--set', 'per_domain=1', '--seed', '3']
+    words = ['--where', "corpus <> 'news'", '--min-length', '1', '--set', 'min_ratio=0.3',
+             '--deduplicate', 'translation', '--set', 'exact=no', '--one-per-source', 'highest:m',
+             '--quota', 'talk=2', '--set', 'per_domain=1', '--seed', '3']
     def run(*more):
         process = cli(corpus, 'select', corpus.name, 'good', *words, *more)
         return ' '.join(process.communicate()[0].split()), process.returncode

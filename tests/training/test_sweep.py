@@ -106,8 +106,8 @@ def test_a_stopped_sweep_says_so_and_goes_on(workspace):
 @pytest.mark.parametrize('words, why', [('--vary seed=one', 'expected int'), ('--vary seed=1.5', 'seed'),
                                         ('--vary margin=big', 'margin'), ('--vary flagged=perhaps', 'flagged'),
                                         ('--vary name=x', 'is an argument'), ('--vary seeds=1', "no field 'seeds'"),
-                                        ('--vary seed', 'FIELD=VALUE'), ('--vary seed=1 --seed 2', 'given as an option'),
-                                        ('--vary seed=1,1', 'one name')])
+                                        ('--vary seed', 'FIELD=VALUE'), ('--vary seed=1,1', 'one name'),
+                                        ('--vary seed=1 --seed 2', 'given as an option')])
 def test_a_wrong_sweep_is_refused_before_it_begins(workspace, words, why):
     done = run_command(workspace, f'train pairs s {words}')
     assert done.returncode in (1, 2) and why in ' '.join(done.stderr.split()), done.stderr
