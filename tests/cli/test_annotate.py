@@ -46,7 +46,7 @@ def one_line(done, new):
 
 def test_commands_of_the_earlier_version_work_with_a_line_on_standard_error(paranmt, log, tmp_path):
     pause = paranmt('annotate pause first --message "Back on Monday."')
-    said = one_line(pause, 'annotate status first paused --message Back on Monday.')
+    said = one_line(pause, "annotate status first paused --message 'Back on Monday.'")
     assert said == 'Campaign first is paused. Back on Monday.\n'
     assert 'closed' in one_line(paranmt('annotate close first'), 'annotate status first closed')
     assert campaign_states(log) == dict(first='closed')
