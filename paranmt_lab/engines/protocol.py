@@ -33,7 +33,7 @@ class Hypothesis:
     flags: str = ''        # What was unusual, separated by commas
 
     @property
-    def score(self): return self.log_probability / self.tokens
+    def score(self) -> float: return self.log_probability / self.tokens
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #5347433f
 FLAGS = ('empty source', 'split source', 'truncated source', 'foreign script', 'foreign language', 'unknown source',

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 # %% ../../nbs/0_ground/fetch/02_archives.ipynb #fc26ff08
 LARGEST = 8 << 30   # bytes that a member may unpack to
@@ -59,7 +59,7 @@ class Limited(io.RawIOBase):
         return True
 
     def readinto(self,
-        buffer,     # Where bytes go
+        buffer:Any, # Where bytes go
     ) -> int:       # How many came
         "Read some bytes."
         with _intact(self.name): data = self.stream.read(len(buffer))

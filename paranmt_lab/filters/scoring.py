@@ -45,14 +45,14 @@ from ..tokens.lookup import TypeTable
 class BatchArguments:
     "Arguments of measures for some pairs, each made once."
     def __init__(self,
-        batch,          # Record batch: columns of the pairs, and measures that are there, by their names in the table
+        batch:pa.RecordBatch,  # Columns of the pairs, and measures that are there, by their names in the table
         models:dict|None=None, # Kind to opened model; None: none is open
     ):
         self.batch, self.models, self.made, self.types = batch, models or {}, {}, TypeTable('word')
 
     def get(self,
         argument:Argument, # What a measure takes
-    ):                     # list[n], TokenColumn[n], CharacterColumn[n], float32[n] or a model
+    ) -> Any:              # list[n], TokenColumn[n], CharacterColumn[n], float32[n] or a model
         "An argument."
         if argument not in self.made: self.made[argument] = getattr(self, f'_{argument.kind}')(argument.name)
         return self.made[argument]
@@ -72,9 +72,9 @@ class BatchArguments:
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #afbc311f
 def score_batch(
-    batch,               # Record batch: columns of the pairs, and measures that are there, by their names in the table
-    names:Sequence[str], # Measures, by their names in the table
-    models:dict|None=None, # Kind to opened model; None: none is open
+    batch:pa.RecordBatch,   # Columns of the pairs, and measures that are there, by their names in the table
+    names:Sequence[str],    # Measures, by their names in the table
+    models:dict|None=None,  # Kind to opened model; None: none is open
 ) -> dict[str, np.ndarray]: # Name to float32[rows]
     "Some measures of some pairs."
     arguments = BatchArguments(batch, models)

@@ -36,7 +36,7 @@ class Found(NamedTuple):
     pieces: tuple[int, ...] # Closed by `</s>`, unless its length reached the limit
 
     @property
-    def score(self): return self.log_probability / max(len(self.pieces), 1)
+    def score(self) -> float: return self.log_probability / max(len(self.pieces), 1)
 
 # %% ../../nbs/5_learning/generation/03_search.ipynb #206aa800
 def repetitions(

@@ -57,7 +57,7 @@ class EarlyStopping:
         return is_better
 
     @property
-    def over(self): return self.waited >= self.patience
+    def over(self) -> bool: return self.waited >= self.patience
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #5ac7bceb
 class MovingAverage:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -202,7 +203,7 @@ def merged_range(
 def write_table(
     table:pa.Table, # What to write
     path:Path,      # File
-    **options,      # Options of the Parquet file
+    **options:Any,  # Options of the Parquet file
 ):
     "Write a table, whole or not at all."
     with atomic(path) as part: pq.write_table(table, part, **(dict(compression='zstd') | options))

@@ -8,6 +8,7 @@ __all__ = ['MOST', 'PINS', 'same_source', 'Search', 'search_ids', 'label_remarks
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #6c03369e
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -107,7 +108,7 @@ def _searching(search, count):
 def search_ids(
     corpus:Browsing, # A corpus
     state:str,       # Its state
-    *of,             # Further arguments of `Search`
+    *of:Any,         # Further arguments of `Search`
 ) -> tuple[np.ndarray, bool]: # int64[found so far], and whether the search has ended
     "Finds of a search; a line says how far it is."
     search = _search(str(corpus.folder), state, *of)

@@ -419,7 +419,7 @@ HOW = '''
 '''
 
 @page_view
-def page():
+def page() -> None:
     "The page of results."
     s = settings()
     st.title('Results')

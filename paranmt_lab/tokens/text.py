@@ -222,7 +222,7 @@ class Packed:
     ):     # [tokens] int32, its rows
         return self.ids[self.offsets[i]:self.offsets[i + 1]]
     @property
-    def lengths(self): return np.diff(self.offsets)
+    def lengths(self) -> np.ndarray: return np.diff(self.offsets)
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #5d06b9ea
 def pack(

@@ -9,6 +9,7 @@ __all__ = ['SIDE_COLUMNS', 'PRESETS', 'DataConfig', 'RunConfig', 'EncoderConfig'
 # %% ../../nbs/5_learning/training/01_config.ipynb #530a061c
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..encoders.names import AS_PUBLISHED, CELLS, EMBEDDINGS, JOINS, POOLINGS, WEIGHTS, Recurrent
 from ..ground.fields import build, check_fields, choice, number, part
@@ -185,7 +186,7 @@ def train_config(
     name:str,      # Name of the run
     corpus:str,    # Name of the corpus of pairs
     preset:str='', # Key of `PRESETS`, which gives the values of all fields left out
-    **values,      # Fields of the parts, by their names
+    **values:Any,  # Fields of the parts, by their names
 ) -> TrainConfig:  # Its config
     "The config of an experiment."
     if preset and preset not in PRESETS:

@@ -79,7 +79,7 @@ class Screen:
         self.left[:, d + 2], self.left[:, d + 3] = high, low
 
     @property
-    def place(self): return np.argsort(self.order)  # of each pair
+    def place(self) -> np.ndarray: return np.argsort(self.order)  # of each pair
 
 # %% ../../nbs/5_learning/training/03_negatives.ipynb #54f002aa
 def half_is_fast() -> bool:  # Whether the processor multiplies bfloat16 itself

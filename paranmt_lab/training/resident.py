@@ -158,7 +158,7 @@ def _record(learner, rooms):
 def play(
     learner:Resident,       # Whose `who` and `count` are set
     rooms:tuple[int, ...],  # Padded size of each feature
-):
+) -> None:
     "One step: replayed from a graph on a GPU, run operation by operation elsewhere."
     learner.steps += 1
     rate = float(learner.rates[min(learner.steps, len(learner.rates)) - 1])

@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -126,8 +126,8 @@ def numbered_shards(
 # %% ../../nbs/2_pairs/translate/05_parts.ipynb #bf4766e5
 @contextmanager
 def open_sources(
-    cache:Path, # Folder of the driver's cache, with `sources.duckdb`
-):              # Connection that reads it
+    cache:Path,                           # Folder of the driver's cache, with `sources.duckdb`
+) -> Iterator[duckdb.DuckDBPyConnection]: # Connection that reads it
     "The numbered sources, for reading."
     with duckdb.connect(str(cache / 'sources.duckdb'), read_only=True) as con: yield con
 
@@ -144,7 +144,7 @@ def sources_of_part(
 
 # %% ../../nbs/2_pairs/translate/05_parts.ipynb #68220bf0
 def count_sources(
-    con, # From `open_sources`
+    con:duckdb.DuckDBPyConnection, # From `open_sources`
 ) -> int: # Sources
     "How many distinct sources there are."
     return con.execute('SELECT count(*) FROM sources').fetchone()[0]
