@@ -2080,6 +2080,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'paranmt_lab/components/lasso.py'),
                                               'paranmt_lab.components.lasso._drawn': ( '6_showing/components/lasso.html#_drawn',
                                                                                        'paranmt_lab/components/lasso.py'),
+                                              'paranmt_lab.components.lasso._picked': ( '6_showing/components/lasso.html#_picked',
+                                                                                        'paranmt_lab/components/lasso.py'),
                                               'paranmt_lab.components.lasso._six_digits': ( '6_showing/components/lasso.html#_six_digits',
                                                                                             'paranmt_lab/components/lasso.py'),
                                               'paranmt_lab.components.lasso._tips': ( '6_showing/components/lasso.html#_tips',

@@ -10,7 +10,7 @@ import codecs
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
 from xml.parsers import expat
 
 from .base import BitextError, Fault, Input, Options
@@ -124,7 +124,7 @@ def _declared(head:bytes, file:Input) -> str:
     return 'utf-8-sig' if name == 'utf-8' else name
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #cad2cb7a
-def _decoded(stream:BinaryIO, file:Input) -> Iterator[str]:
+def _decoded(stream:BufferedIOBase, file:Input) -> Iterator[str]:
     "Text that XML allows, 64 KB at a time."
     head = stream.read(1 << 16)
     decoder = codecs.getincrementaldecoder(_declared(head, file))('replace')
@@ -212,7 +212,7 @@ class _Feed:
         else: self.line += len(_NEWLINE.findall(text))
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #bf0ff256
-def _fed(feed:_Feed, stream:BinaryIO, file:Input) -> Iterator[None]:
+def _fed(feed:_Feed, stream:BufferedIOBase, file:Input) -> Iterator[None]:
     "Feed the file piece by piece, with the errors named after the file."
     try:
         for piece in _pieces(_decoded(stream, file)): yield feed(piece)

@@ -53,7 +53,8 @@ GROUP = 100_000 # Ids, at least, of a row group but the last
 def _write_ids(path, parts):
     "Write arrays of ids, one after the other, without holding all of them."
     schema = pa.schema([('pair_id', pa.int64())])
-    waiting, n = [], 0
+    waiting: list[np.ndarray] = []
+    n = 0
     with pq.ParquetWriter(path, schema, compression='zstd', use_dictionary=False,
                           column_encoding={'pair_id': 'DELTA_BINARY_PACKED'}) as out:
         def write(): out.write_table(pa.table([np.concatenate([np.zeros(0, np.int64), *waiting])], schema))
@@ -62,7 +63,8 @@ def _write_ids(path, parts):
             n += len(ids)
             if n >= GROUP:
                 write()
-                waiting, n = [], 0
+                waiting = []
+                n = 0
         write()
 
 def text_ids(

@@ -283,7 +283,7 @@ class ThreadChoice:
         self.pace, self.trial, self.check, self.usual = Pace(), None, None, 0.0
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #910fc297
-_choices = {} # by name and size of the work
+_choices: dict[tuple, ThreadChoice] = {} # by name and size of the work
 
 def faster(
     name:tuple,        # What the work is, and with how many threads

@@ -322,7 +322,7 @@ def new_tape(
     return tape
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #33d6a6cf
-def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, keep):
+def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, *, keep):
     "States in the order of the text, or their means in that of the sentences, one matrix a direction, and the tapes."
     p, w, peep, (directions, gates, hidden) = p_ukg.numpy(), w_kgh.numpy(), peep_kph.numpy(), w_kgh.shape
     rows = sum(len(steps.order) for steps in all_steps) if mean else len(place_t)

@@ -164,7 +164,7 @@ class Archive:
     @contextmanager
     def open(self,
         end:str='',  # End of the member's path
-    ) -> Iterator[io.BufferedReader]: # Its bytes, unpacked
+    ) -> Iterator[io.BufferedIOBase]: # Its bytes, unpacked
         "Read a member."
         name = self.find(end)
         whole = f'{self.path}: {name}'

@@ -264,7 +264,7 @@ def models_at_hand(
     gives:str,    # Protocol or class that is needed, such as `Encoder`
 ) -> dict[str, Path]: # Name with its kind to folder, in the order of `KINDS`
     "Models that a kind recognises by its marks; a folder that two kinds recognise is the first one's."
-    folders = {}
+    folders: dict[str, Path] = {}
     for kind, row in KINDS.items():
         if gives not in row.gives or not row.marks: continue
         for name, place in _folders(kind, s).items():

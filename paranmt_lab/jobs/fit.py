@@ -87,7 +87,8 @@ class WeightMean:
         share: float, # Share of all steps over which it is taken; 0: never
         total: int, # Steps of the training
     ):
-        self.share, self.total, self.tensors, self.taken = share, total, {}, 0
+        self.share, self.total, self.taken = share, total, 0
+        self.tensors: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def add(

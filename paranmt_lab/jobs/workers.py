@@ -82,7 +82,7 @@ class Workers(ProcessPoolExecutor):
     ):
         super().__init__(*args)
         self._others = set(active_children())
-        self.processes = set()
+        self.processes: set = set()
 
     def submit(self,
         f:Callable,    # Function of a module
@@ -143,7 +143,8 @@ def in_processes(
     tick:Callable=lambda: None, # Called at least every second
 ) -> Iterator[Any]:      # Results as they come
     "Run tasks in processes of this machine, no more of them begun than there are processes."
-    tasks, running = iter(tasks), set()
+    tasks = iter(tasks)
+    running: set[Future] = set()
     with worker_pool(n, start, *args) as pool:
         while True:
             while len(running) < n and not stopping() and (task := next(tasks, None)) is not None:

@@ -111,7 +111,8 @@ def shard_words(
     conditions:Conditions, # Which pairs count
 ) -> pa.Table:             # word, references, translations: how many units hold it; the tally as metadata
     "Count the units that hold each word."
-    numbers, tally = {}, Counter()
+    numbers: dict[str, int] = {}
+    tally: Counter[str] = Counter()
     number = lambda token: numbers.setdefault(token, len(numbers)) if is_word(token) else -1
     *sides, bounds = shard_sides(corpus, shard, conditions, number, tally)
     counts = np.array([word_counts(side, len(numbers), bounds) for side in sides])

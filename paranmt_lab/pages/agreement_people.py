@@ -220,12 +220,12 @@ COEFFICIENT_CHOICES = ('percent', 'alpha ordinal', 'AC2')
 _WEIGHTS_REMARK = '*all* weights each stratum by the pairs of the corpus that it represents.'
 _COUNTS_REMARK = '*all* counts every item the same, since a stratum has no weight.'
 
-def _by_stratum(subject):
+def _by_stratum(subject:Subject) -> bool:
     "Coefficients by stratum; returns whether there are ratings."
     in_address('coefficients', list(COEFFICIENT_CHOICES), some_of(list(COEFFICIENTS), 'coefficient'))
     names = tuple(st.multiselect('Coefficients', list(COEFFICIENTS), key='coefficients')) or COEFFICIENT_CHOICES
     table = soon(coefficients, *subject.key, names, what='Resampling the items for the intervals')
-    if table is None: table = coefficients(*subject.key, names=names, resamples=0)
+    if table is None: table = coefficients(*subject.key, names, 0)
     table = table[table.scale == subject.scale]
     if not len(table):
         st.info('There are no ratings yet.', icon=':material/hourglass:')

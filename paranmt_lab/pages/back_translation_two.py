@@ -216,15 +216,16 @@ def _points(pairs, columns, names):
 @page_part
 def _texts(pairs, columns):
     "Both translations in full, in a chosen order."
-    orders = {'as drawn': None, **{f'{name}: {word} better': (name, sign) for name in columns
-                                   for word, sign in (('second', -1), ('first', 1))}}
-    in_address('order', 'as drawn', one_of(list(orders), 'order'))
+    by_gap = {f'{name}: {word} better': (name, sign) for name in columns
+              for word, sign in (('second', -1), ('first', 1))}
+    orders = ['as drawn', *by_gap]
+    in_address('order', 'as drawn', one_of(orders, 'order'))
     in_address('against', AGAINST[0], one_of(AGAINST, 'text'))
     left, right = st.columns(2)
-    order = left.selectbox('Order', list(orders), key='order')
+    order = left.selectbox('Order', orders, key='order')
     against = right.segmented_control('Marks are differences to', AGAINST, key='against', required=True)
-    if orders[order]:
-        name, sign = orders[order]
+    if order in by_gap:
+        name, sign = by_gap[order]
         gaps = sign * (pairs[columns[name][1]] - pairs[columns[name][0]])
         pairs = pairs.loc[gaps.sort_values(kind='stable').index]
     show_list('outputs', output_list(pairs, columns, against))

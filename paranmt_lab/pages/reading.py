@@ -62,7 +62,8 @@ class Search:
         pairs:PairFilter=EVERY, # Pairs that the filter of the page keeps
         n:int=100,       # Pairs wanted; the search ends with them
     ):
-        self.ids, self.share, self.ended = [], 0., threading.Event()
+        self.ids: list[int] = []
+        self.share, self.ended = 0., threading.Event()
         self.error: Exception | None = None
         self.found = threading.Event()
         args = corpus, words, measure, low, high, pairs, n

@@ -73,7 +73,7 @@ STYLES = 'styles.json' # File beside the runs: identity of a run to the number o
 
 def _identities(runs):
     "When each run was made, and its config without the name, which may change; a copy has its name besides."
-    identities = {}
+    identities: dict[str, str] = {}
     for run in runs:
         identity = f"{run.created} {fingerprint({k: v for k, v in run.config.items() if k != 'name'})}"
         identities[run.name] = f'{identity} {run.name}' if identity in identities.values() else identity
@@ -94,7 +94,7 @@ def style_numbers(
     lines = {line: groups.get(line, [line]) for line in (group_of.get(run.name, run.name) for run in oldest_first)}
     old = {line: min((places[identities[name]] for name in names if identities[name] in places), default=None)
            for line, names in lines.items()}
-    numbers = {}
+    numbers: dict[str, int] = {}
     for line in sorted(lines, key=lambda line: old[line] is None):  # those that have a number first
         number = _free_number(old[line], set(numbers.values()), places)
         numbers |= {name: number for name in lines[line]}

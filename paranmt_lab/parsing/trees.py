@@ -31,7 +31,7 @@ def read_tree(
     word:Callable|None=None, # From a bare word to its `Tree`, or to None to leave it out; None: of a treebank
 ) -> Tree|None:              # The outermost constituent; None where all its words were left out
     "Read a tree in brackets."
-    open_ones = [[]]
+    open_ones: list[list] = [[]]
     for place in _PIECE.finditer(text):
         piece, outside = place[0], len(open_ones) == 1
         if outside and (piece != '(' or open_ones[0]): raise ValueError(_where(text, place.start()))

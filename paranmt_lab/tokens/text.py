@@ -184,7 +184,7 @@ def _is_text(token):
 
 def _frequent(sentences, min_count):
     "Tokens that are text, with their counts, by falling count."
-    counter = Counter()
+    counter: Counter[str] = Counter()
     for tokens in sentences: counter.update(tokens)
     rows = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
     return sorted(rows, key=lambda p: (-p[1], p[0]))

@@ -245,14 +245,15 @@ def claim(
     damage:dict[int, str], # Shards that cannot be read, and why
 ) -> dict:               # Manifest of the stage
     "Write the job into the manifest, or check that the one there is the same."
-    request, damage = job.facts(), {str(k): v for k, v in damage.items()}
-    facts = target.manifest('translate') or _begin(target, request, damage)
+    request = job.facts()
+    reasons = {str(k): v for k, v in damage.items()}
+    facts = target.manifest('translate') or _begin(target, request, reasons)
     record, before = facts['job'], facts.get('damaged', {})
-    check_same(target.name, record, request, damage.keys() | before.keys())
-    if before == damage: return facts
+    check_same(target.name, record, request, reasons.keys() | before.keys())
+    if before == reasons: return facts
     repairs = {k: v for k, v in request['shards'].items() if k in before}
-    late = sorted(int(k) for k in before if k not in damage and k not in record['shards'])
-    facts |= dict(job=record | dict(shards=record['shards'] | repairs), damaged=damage)
+    late = sorted(int(k) for k in before if k not in reasons and k not in record['shards'])
+    facts |= dict(job=record | dict(shards=record['shards'] | repairs), damaged=reasons)
     facts['late'] = facts.get('late', []) + late
     target.write_manifest('translate', facts)
     return facts

@@ -133,7 +133,8 @@ class Seq2SeqState(Learner):
         *batch:torch.Tensor,  # Of `Arrays.batch`
         smoothing:float=0.,   # Label smoothing
     ) -> torch.Tensor:        # Sum over all target pieces
-        return translation_loss(model, *batch, smoothing=smoothing)
+        source_BS, target_BT = batch
+        return translation_loss(model, source_BS, target_BT, smoothing)
 
     def write(self,
         model:nn.Module, # Model in evaluation mode
