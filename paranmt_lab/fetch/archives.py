@@ -74,7 +74,10 @@ _Stream = IO[bytes] | io.BufferedIOBase
 class _Members(Protocol):
     "The members of a file."
     names:list[str] # Paths
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
 
 def _refuse(path:Path, name:str, why:str) -> NoReturn:
@@ -82,12 +85,17 @@ def _refuse(path:Path, name:str, why:str) -> NoReturn:
 
 class _Zip:
     "The members of a zip file."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.file = zipfile.ZipFile(path)
         self.path = path
         self.names = self.file.namelist()
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
         member = self.file.getinfo(name)
         if (member.external_attr >> 16) & 0o170000 == 0o120000: _refuse(self.path, name, 'is a link')
@@ -97,12 +105,17 @@ class _Zip:
 
 class _Tar:
     "The members of a tar file, perhaps compressed."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.file = tarfile.open(path)
         self.path = path
         self.names = self.file.getnames()
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
         member = self.file.getmember(name)
         stream = self.file.extractfile(member) if member.isfile() else None
@@ -112,11 +125,16 @@ class _Tar:
 
 class _Single:
     "A file that is no archive of several, perhaps compressed."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.path = path
         self.names = [path.name]
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "The whole file as a stream; it does not say how much it unpacks to."
         begin = _first_bytes(self.path)
         if begin[:2] == b'\x1f\x8b': return gzip.open(self.path)

@@ -199,7 +199,12 @@ def places(
 # %% ../../nbs/0_ground/jobs/04_workers.ipynb #f82e63ae
 class _Worker:
     "The class of an actor."
-    def __init__(self, start, args): self.error = error_of(start, args)
+    def __init__(self,
+        start:Callable|None, # Called at the beginning; a function of a module
+        args:tuple,          # Its arguments
+    ):
+        self.error = error_of(start, args)
+
     def work(self,
         f:Callable, # Function of a task
         task:tuple, # Its arguments
