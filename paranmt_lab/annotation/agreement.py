@@ -11,6 +11,7 @@ __all__ = ['COEFFICIENTS', 'FEW', 'STEPS', 'KRIPPENDORFF', 'LANDIS_KOCH', 'KAPPA
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -283,7 +284,7 @@ def agreement_table(
     patterns:pd.DataFrame,                   # stratum, scale, pattern, items
     names:Sequence[str]=('percent', 'alpha ordinal', 'AC2'), # Coefficients
     weights:Mapping[str, float]|None=None,   # Weight of an item by stratum, for the rows `all`
-    **options,                               # labels, resamples, seed of `agreement`
+    **options:Any,                           # labels, resamples, seed of `agreement`
 ) -> pd.DataFrame:                           # scale, stratum (`all` is last), and the columns of `as_frame`
     "Coefficients by scale and stratum."
     parts = []

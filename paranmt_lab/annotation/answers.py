@@ -9,6 +9,8 @@ __all__ = ['reused', 'check_labels', 'submit', 'revise', 'skip', 'discard', 'ret
 import json
 from datetime import datetime
 
+import sqlalchemy as sa
+
 from .campaigns import LABELS, SCALES
 from .queue import require_open
 from .store import EventLog, note, stamp, storable
@@ -45,7 +47,7 @@ def _outcome(turn, event):
 _BY_TOKEN = 'SELECT id, kind, campaign, item, payload FROM events WHERE annotator = :a AND token = :t'
 
 def reused(
-    event, # Row of the table `events`: id, kind, item
+    event:sa.Row, # Row of the table `events`: id, kind, item
 ) -> Refused: # To be raised
     "The refusal of a token that was used before, for something else."
     return Refused(f'The token of this was used before, for something else (event {event.id}: {event.kind}, '

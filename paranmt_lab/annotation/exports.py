@@ -447,7 +447,7 @@ def _strata(items):
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #3e26fed6
 def _one_spelling(names):
     "Each name as it was first written."
-    first = {}
+    first: dict[str, str] = {}
     return [first.setdefault(folded(name), name) for name in names]
 
 def import_answers(

@@ -9,6 +9,7 @@ __all__ = ['OF_ALL', 'confusion', 'disputed', 'drift', 'mean_interval', 'bias', 
 # %% ../../nbs/3_judging/annotation/11_raters.ipynb #f6031095
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,7 +141,7 @@ def consistency(
     scale:str,               # Column that holds the labels
     names:Sequence[str]=('percent', *KAPPAS), # Coefficients of `pair_agreement`
     labels:Sequence=LABELS,  # All labels of the scale, in order
-    **options,               # resamples and seed of `pair_agreement`
+    **options:Any,           # resamples and seed of `pair_agreement`
 ) -> pd.DataFrame:           # annotator, and the columns of `as_frame`; one row a person and coefficient
     "How far people agree with themselves on items that they saw twice."
     first, again = ratings[ratings.repeat_of.isna()], ratings[ratings.repeat_of.notna()]

@@ -64,7 +64,7 @@ _ITEMS = 'SELECT item, stratum, repeat_of FROM items WHERE campaign = :c AND gol
 
 def _acts(db, campaign, at):
     "Rows of `acts`: the events that can be undone."
-    acts = {}
+    acts: dict[int, dict] = {}
     for e in run(db, _STACK, c=campaign, at=at):
         if e.kind == 'undone': acts.pop(json.loads(e.payload)['of'])
         else: acts[e.id] = dict(event=e.id, campaign=campaign, annotator=e.annotator)

@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -180,7 +181,7 @@ def run(
     db:sa.Connection, # Of `reading` or `writing`
     sql:str,          # SQL with `:name` for values
     *many:dict,       # Values for many rows
-    **values,         # Values of one
+    **values:Any,     # Values of one
 ) -> sa.CursorResult: # The answer
     "Execute SQL; text that people type only ever goes in as a value."
     return db.execute(_text(sql), list(many) or values)
@@ -242,8 +243,8 @@ class Database:
             db.commit()
 
     def ask(self,
-        sql:str,  # A query with `:name` for values
-        **values, # The values
+        sql:str,      # A query with `:name` for values
+        **values:Any, # The values
     ) -> sa.Result: # Its rows
         "One question in a transaction of its own."
         with self.reading() as db: return run(db, sql, **values).freeze()()
@@ -507,14 +508,14 @@ FALSE_NEGATIVE = 'false negative'
 SENTENCES = ['pair_id', 'side', 'negative_pair_id', 'negative_side']
 
 def flag(
-    log:EventLog,    # The database
-    annotator:str,   # Name of the reader
-    corpus:str,      # Name of the corpus
-    of:tuple[int, str],       # Pair and side of a sentence
-    other:tuple[int, str],    # Pair and side of its false negative
-    is_flagged:bool=True,     # False takes it back
-    **context,       # Shown to the reader: texts, run, cosine
-) -> int:            # Number of the event
+    log:EventLog,          # The database
+    annotator:str,         # Name of the reader
+    corpus:str,            # Name of the corpus
+    of:tuple[int, str],    # Pair and side of a sentence
+    other:tuple[int, str], # Pair and side of its false negative
+    is_flagged:bool=True,  # False takes it back
+    **context:Any,         # Shown to the reader: texts, run, cosine
+) -> int:                  # Number of the event
     "Flag a false negative, or take the flag back."
     (pair_id, side), (negative_pair_id, negative_side) = of, other
     sentences = dict(zip(SENTENCES, (int(pair_id), side, int(negative_pair_id), negative_side)))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -113,7 +114,7 @@ class Ledger:
 
     def ask(self,
         sql:str,         # SQL in which `:c` is the campaign and `:a` the person
-        **values,        # Other values
+        **values:Any,    # Other values
     ) -> sa.CursorResult: # The rows
         "Execute SQL for this campaign and person."
         return run(self.db, sql, c=self.plan.name, a=self.annotator, **values)

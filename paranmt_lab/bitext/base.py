@@ -15,8 +15,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ..ground.wording import check_language, is_language
 
@@ -31,7 +32,7 @@ class Input:
         path:str|Path, # File, gzip-packed or not
     ):
         self.path = Path(path)
-        self._raw:BinaryIO|None = None # the packed stream, while it is open
+        self._raw:BufferedIOBase|None = None # the packed stream, while it is open
         self._done = 0
         if not self.path.is_file(): raise FileNotFoundError(f'{path}: no such file')
         self.size = self.path.stat().st_size
@@ -48,7 +49,7 @@ class Input:
         self._done = position
 
     @contextmanager
-    def open(self) -> Iterator[BinaryIO]: # Stream of the unpacked bytes
+    def open(self) -> Iterator[BufferedIOBase]: # Stream of the unpacked bytes
         "Open for reading, unpacking gzip."
         with self.path.open('rb') as raw:
             self._raw = raw
@@ -71,7 +72,7 @@ class Fault(NamedTuple):
     text: str   # What stood there
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #0781c51d
-def _skip(stream:BinaryIO, raw:bytes, most:int):
+def _skip(stream:BufferedIOBase, raw:bytes, most:int):
     "Read on to the end of an over-long line."
     while raw and not raw.endswith(b'\n'): raw = stream.readline(most)
 
@@ -82,7 +83,7 @@ def _no_utf16(raw:bytes):
 
 # %% ../../nbs/2_pairs/bitext/01_base.ipynb #030762c2
 def lines(
-    stream:BinaryIO, # Bytes
+    stream:BufferedIOBase, # Bytes
     most:int=LINE,   # Longest line, in bytes
 ) -> Iterator[tuple[int, str]|Fault]: # Line number from 1 and text without its line end, or a fault
     "Lines of UTF-8 text, undecodable bytes as surrogate escapes; a byte-order mark at the start is dropped."

@@ -197,7 +197,7 @@ def csv_rows(
     width:int|None=None,                   # Fields a row must have; None takes any
 ) -> Iterator[tuple[int, list[str]]|Fault]:
     "Rows of fields, with the number of their first line."
-    queue = deque()
+    queue: deque[tuple[int, str]] = deque()
     more = lambda: queue.popleft() if queue else next(items, None)
     while (first := more()) is not None:
         if isinstance(first, Fault): yield first; continue

@@ -110,7 +110,7 @@ def sniff(
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #be81e119
 def _text_pairs(files):
     "Moses pairs among files: the English one and the other one of the same name."
-    texts = {}
+    texts: dict[Path, dict[str, Path]] = {}
     for file in files:
         stem, _, language = file.name.removesuffix('.gz').rpartition('.')
         if stem and not _by_name(file) and is_language(language):
@@ -190,7 +190,7 @@ def _said(kind, inputs, options):
 def _needs_language(kind, inputs, options):
     "Whether a file has sources whose language no row says, by the first row that can be read."
     items = FORMATS[kind].read(*(Input(i.path) for i in inputs), options)
-    first = next((item[1] for item in islice(items, 1000) if not isinstance(item, Fault)), {})
+    first: dict = next((item[1] for item in islice(items, 1000) if not isinstance(item, Fault)), {})
     return bool(first.get('source')) and not first.get('source_lang')
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #181e732f
@@ -200,7 +200,7 @@ def with_language(
 ) -> Options:                               # The same, and the language of the sources where there are any
     "Find out which language the sources are in, where the caller does not say it; ask where nothing does."
     if options.source_lang: return options
-    languages = {}
+    languages: dict[str, tuple[str, Path]] = {}
     for kind, inputs in readings:
         codes, path = _said(kind, inputs, options), inputs[0].path
         if len(codes) > 1:
@@ -301,9 +301,9 @@ class RejectWriter:
         file:Path, # Parquet file to write
     ):
         self.writer = pq.ParquetWriter(file, REJECTS, compression='zstd')
-        self.waiting = []
+        self.waiting: list[Reject] = []
         self.rows = 0
-        self.reasons = Counter()
+        self.reasons: Counter[str] = Counter()
 
     def add(self,
         reject:Reject, # A row that cannot be used

@@ -10,7 +10,7 @@ import codecs
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
 from xml.parsers import expat
 
 from .base import BitextError, Fault, Input, Options
@@ -124,7 +124,7 @@ def _declared(head:bytes, file:Input) -> str:
     return 'utf-8-sig' if name == 'utf-8' else name
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #cad2cb7a
-def _decoded(stream:BinaryIO, file:Input) -> Iterator[str]:
+def _decoded(stream:BufferedIOBase, file:Input) -> Iterator[str]:
     "Text that XML allows, 64 KB at a time."
     head = stream.read(1 << 16)
     decoder = codecs.getincrementaldecoder(_declared(head, file))('replace')
@@ -162,7 +162,9 @@ def _pieces(texts:Iterable[str]) -> Iterator[str]:
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #326ec514
 class _Feed:
     "Feeds a TMX file to Expat, and to another parser behind a unit that is no XML."
-    def __init__(self, units:TmxUnits):
+    def __init__(self,
+        units:TmxUnits, # Takes the elements
+    ):
         self.units = units
         self.parser = _parser(units)
         self.size = 0   # Bytes given to this parser
@@ -177,18 +179,27 @@ class _Feed:
         self.parser, self.size = _parser(units), 0
         self.parse(''.join(f'<{name}>' for name in outer))
 
-    def parse(self, text:str, is_last:bool=False):
+    def parse(self,
+        text:str,           # A piece of the file
+        is_last:bool=False, # Whether the file ends with it
+    ):
         "Hand a piece to the parser."
         data = text.encode()
         self.size += len(data)
         self.parser.Parse(data, is_last)
         if self.size - self.parser.CurrentByteIndex > 1 << 20: raise BitextError('a tag longer than a megabyte')
 
-    def set_aside(self, line:int, reason:str, text:str):
+    def set_aside(self,
+        line:int,   # Where the unit begins
+        reason:str, # Why it is no XML
+        text:str,   # Its text
+    ):
         "Note a unit that is no XML."
         self.units.done.append(Fault(line, reason, text))
 
-    def unit(self, text:str):
+    def unit(self,
+        text:str, # A piece of `_pieces`
+    ):
         "Parse a piece; a unit that is no XML is set aside."
         units, is_unit = self.units, bool(_UNIT.match(text))
         try: self.parse(text)
@@ -202,7 +213,9 @@ class _Feed:
             self.set_aside(self.line if is_unit else units.start, reason, text[:units.longest].strip())
             self.is_skipping = True
 
-    def __call__(self, text:str):
+    def __call__(self,
+        text:str, # A piece of `_pieces`
+    ):
         "Parse a piece, unless it belongs to a unit that was set aside."
         if self.is_skipping and _CUT.match(text):
             self.restart()
@@ -212,7 +225,7 @@ class _Feed:
         else: self.line += len(_NEWLINE.findall(text))
 
 # %% ../../nbs/2_pairs/bitext/03_tmx.ipynb #bf0ff256
-def _fed(feed:_Feed, stream:BinaryIO, file:Input) -> Iterator[None]:
+def _fed(feed:_Feed, stream:BufferedIOBase, file:Input) -> Iterator[None]:
     "Feed the file piece by piece, with the errors named after the file."
     try:
         for piece in _pieces(_decoded(stream, file)): yield feed(piece)

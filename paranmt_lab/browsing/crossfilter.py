@@ -124,7 +124,7 @@ def domain_codes(
     try: names = read_object(path.with_suffix('.json'), dict(names=list))['names']
     except (OSError, ValueError): names = None
     if names is None or not path.is_file():
-        places = {}
+        places: dict[str, int] = {}
         parts = [np.array([places.setdefault(name or '', len(places)) for name in batch['corpus'].to_pylist()],
                           np.uint16) for batch in corpus.batches(['corpus'])]
         names = list(places)

@@ -53,7 +53,8 @@ GROUP = 100_000 # Ids, at least, of a row group but the last
 def _write_ids(path, parts):
     "Write arrays of ids, one after the other, without holding all of them."
     schema = pa.schema([('pair_id', pa.int64())])
-    waiting, n = [], 0
+    waiting: list[np.ndarray] = []
+    n = 0
     with pq.ParquetWriter(path, schema, compression='zstd', use_dictionary=False,
                           column_encoding={'pair_id': 'DELTA_BINARY_PACKED'}) as out:
         def write(): out.write_table(pa.table([np.concatenate([np.zeros(0, np.int64), *waiting])], schema))
@@ -62,7 +63,8 @@ def _write_ids(path, parts):
             n += len(ids)
             if n >= GROUP:
                 write()
-                waiting, n = [], 0
+                waiting = []
+                n = 0
         write()
 
 def text_ids(
@@ -78,6 +80,21 @@ def text_ids(
     keep_newest(file.parent, '*.parquet', TEXTS)
     remove_outdated(file.parent)
     return file
+
+# %% ../../nbs/3_judging/browsing/03_distributions.ipynb #89fa105b
+def _in_range(values, interval):
+    "Which values a half-open range keeps; a missing one is in no range."
+    values = np.asarray(values, np.float32)
+    keep = ~np.isnan(values)
+    if interval.low is not None: keep &= values > np.float32(interval.low)
+    if interval.high is not None: keep &= values <= np.float32(interval.high)
+    return keep
+
+def _shared_part(ranges):
+    "The part that some ranges of one measure have in common; where there is none, its low end is above its high end."
+    low = max((r.low for r in ranges if r.low is not None), default=None)
+    high = min((r.high for r in ranges if r.high is not None), default=None)
+    return Range(ranges[0].measure, low, high)
 
 # %% ../../nbs/3_judging/browsing/03_distributions.ipynb #bc19f024
 def _has_text(rows, text):
@@ -137,21 +154,15 @@ class PairFilter(NamedTuple):
         "Which rows the filter keeps."
         keep = np.ones(len(next(iter(rows.values()))), bool)
         for column, value in self.values().items(): keep &= np.asarray(rows[column] == value, bool)
-        for r in self.ranges:
-            values = np.asarray(rows[r.measure], np.float32)
-            keep &= ~np.isnan(values)
-            if r.low is not None: keep &= values > np.float32(r.low)
-            if r.high is not None: keep &= values <= np.float32(r.high)
+        for r in self.ranges: keep &= _in_range(rows[r.measure], r)
         return keep & _has_text(rows, self.text) if self.text else keep
 
     def narrowed(self,
         more:Range,    # A further range
     ) -> 'PairFilter': # One range a measure, as everywhere: the part that both keep
         "Add a range to a filter."
-        both = [r for r in (*self.ranges, more) if r.measure == more.measure]
-        low = max((r.low for r in both if r.low is not None), default=None)
-        high = min((r.high for r in both if r.high is not None), default=None)
-        return self._replace(ranges=(*self.without(more.measure).ranges, Range(more.measure, low, high)))
+        before = [r for r in self.ranges if r.measure == more.measure]
+        return self._replace(ranges=(*self.without(more.measure).ranges, _shared_part([*before, more])))
 
 EVERY = PairFilter() # Keeps all pairs
 

@@ -70,11 +70,11 @@ def write_order(
 # %% ../../nbs/3_judging/browsing/02_orders.ipynb #6ba7d80d
 @njit(nogil=True, cache=True)
 def rank_of(
-    values, # float32[n] values by row
-    order,  # uint32[m] rows by value
-    x,      # A value
-    below,  # Count values below x only; else those up to x
-): # Number of values
+    values:np.ndarray, # float32[n] values by row
+    order:np.ndarray,  # uint32[m] rows by value
+    x:float,           # A value
+    below:bool,        # Count values below x only; else those up to x
+) -> int: # Number of values
     "Rank of a value by binary search."
     low, high = 0, len(order)
     while low < high:

@@ -10,7 +10,7 @@ __all__ = ['FOUR_BYTES', 'SIDES', 'MOST', 'TEXT_COLUMNS', 'simple_lower', 'lower
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -250,7 +250,9 @@ def search_pairs(
                          f"{', '.join(map(repr, unknown)) if sides else 'none'}")
     threads = os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
-        ahead, tasks, rows, past = deque(), _tasks(corpus, words, tuple(sides)), corpus.rows, 0
+        ahead: deque[tuple[Future, int]] = deque()
+        tasks = _tasks(corpus, words, tuple(sides))
+        past = 0
         def begin():
             for task, n in tasks: return ahead.append((pool.submit(task), n))
         for _ in range(2 * threads): begin()
@@ -259,4 +261,4 @@ def search_pairs(
             past += n
             ids = result.result()
             begin()
-            yield ids, past / rows if rows else 1.
+            yield ids, past / corpus.rows if corpus.rows else 1.

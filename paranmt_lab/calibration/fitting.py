@@ -8,6 +8,7 @@ __all__ = ['LEAST', 'usable_measures', 'facts_of', 'TooFew', 'calibrate', 'compa
 # %% ../../nbs/3_judging/calibration/05_fitting.ipynb #2ac69237
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -116,7 +117,7 @@ def calibrate(
     scales:Scales=Scales(),   # Scales by which ratings became labels; recorded
     kind:str='',              # One of `FITS`; empty: isotonic for one measure, logistic for several
     times:int=RESAMPLES,      # Resamples of the intervals
-    **facts,                  # Further facts to record, such as the name of the ratings
+    **facts:Any,              # Further facts to record, such as the name of the ratings
 ) -> Calibration:             # With cross-validated figures
     "Fit P(strength = 3) and P(fluency = 3) to rated pairs."
     targets, rows, drawings, left_out, refusals = {}, [], {}, {}, {}
@@ -159,7 +160,7 @@ def calibrate_corpus(
     scales:Scales=Scales(),        # Scales by which ratings became labels; recorded
     kind:str='',                   # As in `calibrate`
     times:int=RESAMPLES,           # Resamples of the intervals
-    **facts,                       # Further facts to record
+    **facts:Any,                   # Further facts to record
 ) -> Calibration:                  # With cross-validated figures
     "Fit a calibration to rated pairs of a corpus."
     columns = [corpus.full_name(name) for name in measures] or usable_measures(corpus)

@@ -7,12 +7,17 @@ __all__ = ['agreement_intervals', 'confusion_square', 'drift_lines', 'bias_dots'
            'roc_chart', 'curve_over_ratings', 'auc_intervals', 'calibration_charts']
 
 # %% ../../nbs/6_showing/charts/04_annotation.ipynb #bd1a5bc9
+from typing import TYPE_CHECKING
+
 import altair as alt
 import pandas as pd
 
 from ..annotation.agreement import KRIPPENDORFF
 from ..annotation.raters import OF_ALL
 from .base import COLOURS, OURS, PAPER, RAMP, coloured, label, legend_of_shades
+
+if TYPE_CHECKING:
+    from paranmt_lab.calibration.model import Calibration
 
 # %% ../../nbs/6_showing/charts/04_annotation.ipynb #bb4b866c
 def agreement_intervals(
@@ -206,9 +211,9 @@ def auc_intervals(
 
 # %% ../../nbs/6_showing/charts/04_annotation.ipynb #414df640
 def calibration_charts(
-    calibration,         # Opened calibration
-    target:str='strong', # `strong` or `fluent`
-    width:int=260,       # Pixels of each but the ROC
+    calibration:'Calibration', # Opened calibration
+    target:str='strong',       # `strong` or `fluent`
+    width:int=260,             # Pixels of each but the ROC
 ) -> dict[str, alt.TopLevelMixin]: # `reliability`, `roc`, and each measure to its chart
     "The charts of a calibration, drawn from its own file."
     drawings, model = calibration.drawings[target], calibration.targets[target]

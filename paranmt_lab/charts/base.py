@@ -59,9 +59,9 @@ def theme(
 
 # %% ../../nbs/6_showing/charts/01_base.ipynb #b5d3ae92
 def notebook_renderer(
-    spec:dict,   # Vega-Lite specification of a chart
-    **options,   # What `alt.renderers.enable` was given; nothing is used
-) -> dict:       # MIME type to content
+    spec:dict,     # Vega-Lite specification of a chart
+    **options:Any, # What `alt.renderers.enable` was given; nothing is used
+) -> dict:         # MIME type to content
     "Offer a chart to JupyterLab as a live specification and to everybody else as a picture."
     live = spec | {'$schema': 'https://vega.github.io/schema/vega-lite/v5.json'}
     bundle = {'application/vnd.vegalite.v5+json': live, 'text/plain': 'chart'}
@@ -94,25 +94,25 @@ def name_colours(
 
 # %% ../../nbs/6_showing/charts/01_base.ipynb #8509f674
 def legend_above(
-    **options,    # Options of `alt.Legend`, which come before ours
-) -> alt.Legend:  # The legend
+    **options:Any, # Options of `alt.Legend`, which come before ours
+) -> alt.Legend:   # The legend
     "A legend above the chart without a title; its symbols are opaque whatever the marks are."
     return alt.Legend(**dict(title=None, orient='top', symbolOpacity=1, symbolStrokeWidth=2) | options)
 
 def legend_of_shades(
-    **options,    # Options of `alt.Legend`, which come before ours
-) -> alt.Legend:  # The legend
+    **options:Any, # Options of `alt.Legend`, which come before ours
+) -> alt.Legend:   # The legend
     "A legend of the shades of a number: a square for each of some values."
     squares = dict(type='symbol', symbolType='square', symbolSize=200, symbolStrokeWidth=0, tickCount=6)
     return legend_above(**squares | options)
 
 # %% ../../nbs/6_showing/charts/01_base.ipynb #7c4800c2
 def coloured(
-    frame:pd.DataFrame, # A row for each mark
-    column:str,         # Column of names
-    kind:str='names',   # What they are names of, in the plural
-    order:list[str]|None=None, # Names, the most important first; None is the most frequent first
-    **legend,           # Further options of the legend
+    frame:pd.DataFrame,              # A row for each mark
+    column:str,                      # Column of names
+    kind:str='names',                # What they are names of, in the plural
+    order:list[str]|None=None,       # Names, the most important first; None is the most frequent first
+    **legend:Any,                    # Further options of the legend
 ) -> tuple[pd.DataFrame, alt.Color]: # The frame with a column `label`, and the colour that reads it
     "Colour the rows of a frame by a name."
     names = frame[column].astype(str)

@@ -66,7 +66,7 @@ def _one_map(rows, title):
 # %% ../../nbs/6_showing/charts/05_evaluation.ipynb #957d765a
 def _in_lines(widths, most=_WIDTH, gap=40):
     "Numbers of the maps in each line, in their order, as many as fit beside each other."
-    lines = [[]]
+    lines: list[list[int]] = [[]]
     used = 0.
     for number, width in enumerate(widths):
         if lines[-1] and used + gap + width > most:

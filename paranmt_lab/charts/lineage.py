@@ -10,6 +10,7 @@ __all__ = ['PASSAGE', 'SWEEPS', 'KINDS', 'ROW', 'LABEL', 'PAGE', 'LETTER', 'laye
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import fmean
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -43,7 +44,8 @@ PASSAGE = .3 # Rows that a passage takes; a thing takes one
 
 def _neighbours(graph, columns):
     "Slots to those before them, and to those behind them."
-    before, behind = {key: [] for key in columns}, {key: [] for key in columns}
+    before: dict[Any, list] = {key: [] for key in columns}
+    behind: dict[Any, list] = {key: [] for key in columns}
     for source, target in graph.links:
         for one, other in pairwise(route(source, target, columns)):
             before.setdefault(other, []).append(one)

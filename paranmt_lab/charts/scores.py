@@ -168,7 +168,7 @@ def score_density(
 
 def _frame(cells, across, along):
     "A frame around the chosen ranges; no row where none is chosen."
-    ends = {}
+    ends: dict[str, float] = {}
     for axis, bounds in (('x', across), ('y', along)):
         outer = cells[f'{axis}_low'].min(), cells[f'{axis}_high'].max()
         ends |= {f'{axis}_{end}': bound if bound is not None else float(edge)

@@ -7,7 +7,7 @@ __all__ = ['SPLITS', 'KBest', 'k_best', 'split_segments', 'usable_pairs', 'divid
            'highest_translations', 'build_vocabulary', 'build_vocabularies']
 
 # %% ../../nbs/3_judging/classifier/02_lists.ipynb #3d528af3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,10 +123,10 @@ def random_translations(
 
 # %% ../../nbs/3_judging/classifier/02_lists.ipynb #0fcffff9
 def highest_translations(
-    lists:KBest,                 # Lists
-    rows:np.ndarray,             # int64[k], numbers of some of them
-    score,                       # Function from int64[j] numbers of translations to float[j]
-) -> np.ndarray:                 # int64[k], number of a translation of each
+    lists:KBest,                              # Lists
+    rows:np.ndarray,                          # int64[k], numbers of some of them
+    score:Callable[[np.ndarray], np.ndarray], # Function from int64[j] numbers of translations to float[j]
+) -> np.ndarray:                              # int64[k], number of a translation of each
     "The translation of each list that scores highest."
     own = [np.arange(lists.first[row], lists.first[row + 1]) for row in rows]
     scores = score(np.concatenate([np.empty(0, np.int64), *own]))

@@ -210,7 +210,7 @@ def show_card(
     desk:Seat,                      # Of `seat`
     data_of:Callable[[Seat], dict], # The content of the card: `card_data` or `dispute_data`
     guidelines:str,                 # Of the campaign, as Markdown
-):
+) -> None:
     "The card; or, if the database fails, a message about the last answer."
     try: data = data_of(desk)
     except OSError as e:

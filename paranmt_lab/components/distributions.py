@@ -8,7 +8,8 @@ __all__ = ['SIDES', 'MOST_RANGES', 'TITLES', 'SHAPES', 'PANELS', 'write_filter',
            'choose_pairs', 'show_kept', 'show_distributions', 'filter_choices', 'map_choices']
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #c6b4747e
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,8 +58,8 @@ def write_filter(
     return ':'.join([bounds.measure, *ends])
 
 def read_filters(
-    measures:Sequence[str], # Measures of the corpus
-):                          # From texts of the address to ranges
+    measures:Sequence[str],                  # Measures of the corpus
+) -> Callable[[Sequence[str]], list[Range]]: # From texts of the address to ranges
     "A reader of ranges; it raises a ValueError with the reason if a text is no range."
     def _read(texts):
         ranges = {}
@@ -237,7 +238,7 @@ def show_kept(
     corpus:Corpus,    # Whose pairs
     state:str,        # Its state
     pairs:PairFilter, # The pairs of the page
-    place=st,         # Where; the page itself, or a column of it
+    place:Any=st,     # Where; the page itself, or a column of it
 ):
     "Pairs that a filter keeps, and the share of identical ones."
     every, same = corpus.rows, _identical(str(corpus.folder), state, pairs)
@@ -282,7 +283,7 @@ def show_distributions(
     measures:list[str], # Its measures
     measure:str,        # The one that is shown
     pairs:PairFilter,   # The pairs of the page
-):
+) -> None:
     "A measure against another, by group, or over another."
     in_address('shape', SHAPES[0], one_of(SHAPES, 'shape'))
     st.subheader(escaped(label(measure)))

@@ -8,7 +8,7 @@ __all__ = ['CORNERS', 'SHADES', 'KEYS', 'inside_lasso', 'Outline', 'outline_of',
 
 # %% ../../nbs/6_showing/components/10_lasso.ipynb #6eecd01b
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -172,6 +172,10 @@ def _drawn(key, map_id):
     "Take the lasso that was drawn."
     st.session_state[key] = outline_of(map_id, st.session_state[f'{key}_map'].drawn)
 
+def _picked(key, on_picked):
+    "Hand on the sentence that was clicked."
+    on_picked(st.session_state[f'{key}_map'].picked)
+
 def show_lassos(
     points:pd.DataFrame,     # The sentences that are drawn: `x`, `y`, and `x2`, `y2` where there are two maps
     colour:str,              # Column to colour by
@@ -194,6 +198,5 @@ def show_lassos(
                           part.index if two and part is not None else None)
         with place:
             if two: st.text(title)
-            show_lasso(f'{key}_map', data, map_id, lambda key=key, map_id=map_id: _drawn(key, map_id),
-                       lambda key=key: on_picked(st.session_state[f'{key}_map'].picked))
+            show_lasso(f'{key}_map', data, map_id, partial(_drawn, key, map_id), partial(_picked, key, on_picked))
     return points[:0] if part is None else part

@@ -8,7 +8,7 @@ __all__ = ['FIGURES', 'SURE', 'SAFE', 'know_pages', 'page_links', 'name_tab', 'o
 
 # %% ../../nbs/6_showing/components/06_links.ipynb #bb02420c
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -88,7 +88,7 @@ _SKELETON = """<style>
 @contextmanager
 def sign_of_work(
     page:str, # The page that is drawn inside
-):
+) -> Iterator[None]:
     "Show below a page that it is still being drawn, when the user has just arrived there."
     body, place = st.container(), st.empty()
     if st.session_state.get('_whole') != page: place.html(_SKELETON)
@@ -140,7 +140,7 @@ SAFE = 'It stops at its next safe place and keeps all finished work; the same co
 def stop_button(
     folder:Path, # Folder of the work
     name:str,    # Its name on the page
-):
+) -> None:
     "Stop, by two clicks."
     if (folder / 'stop').exists(): return st.caption('Asked to stop: it leaves at its next safe place.')
     if time.time() - st.session_state.get(f'sure_{name}', 0) > SURE:

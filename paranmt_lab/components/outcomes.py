@@ -10,7 +10,9 @@ __all__ = ['SCALES', 'LONG', 'CONDITION', 'MOST_PAIRS', 'open_log_if_there', 'pa
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #411a8542
 import math
 import shlex
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -18,17 +20,21 @@ import streamlit as st
 from ..annotation.campaigns import Campaign, create_campaign, list_campaigns
 from ..annotation.store import EventLog, server_url, sqlite_path
 from ..annotation.table3 import labels_of
+from ..browsing.crossfilter import Crossfilter, Kept
 from ..calibration.ratings import label_sides
 from ..charts.base import label
 from ..charts.scores import outcomes, side_shares
 from .access import open_log
 from .parts import draw, escaped, in_address, one_of, page_part, parquet_bytes
-from ..corpora.query import between
+from ..corpora.query import Corpus, between
 from ..ground.settings import Settings, safe_name, settings
 from ..ground.wording import amount
 from ..jobs.run import list_runs
-from ..selection import Selection, list_selections, read_selection, select
+from ..selection import Range, Selection, list_selections, read_selection, select
 from ..selection.conditions import range_condition
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #46a88da9
 def open_log_if_there(
@@ -70,11 +76,11 @@ def _headline(place, row, title):
 
 @page_part
 def people(
-    filters,     # The crossfilter
-    corpus:str,  # Name of the corpus
-    ranges,      # Ranges at edges
-    place,       # Placeholder for the share of the kept pairs
-):
+    filters:Crossfilter,    # The crossfilter
+    corpus:str,             # Name of the corpus
+    ranges:Sequence[Range], # Ranges at edges
+    place:'DeltaGenerator', # Placeholder for the share of the kept pairs
+) -> None:
     "Show people's labels on both sides of the ranges."
     s = settings()
     st.subheader('People')
@@ -123,10 +129,10 @@ def _with_pairs(table, corpus):
 
 @page_part
 def trainings(
-    corpus, # The corpus
-    counts,   # Counts of the ranges
-    place,  # Placeholder for the best development score
-):
+    corpus:Corpus,          # The corpus
+    counts:Kept,            # Counts of the ranges
+    place:'DeltaGenerator', # Placeholder for the best development score
+) -> None:
     "Show development scores of trainings on the corpus."
     st.subheader('Trainings')
     table = training_outcomes(settings(), corpus.name)
@@ -151,13 +157,13 @@ def _save(corpus, ranges, name, reason, where):
     except (OSError, ValueError) as e: st.session_state['done'] = '', str(e)
 
 def planned_campaign(
-    name:str,    # Name of the campaign
-    corpus:str,  # Name of the corpus
-    ranges,      # Ranges
-    sides_of:str, # Measure whose two sides are strata; empty: the kept pairs are one stratum
-    n:int,       # Pairs of each stratum
-    where:str='', # Further SQL condition on a pair
-) -> Campaign:   # The campaign
+    name:str,               # Name of the campaign
+    corpus:str,             # Name of the corpus
+    ranges:Sequence[Range], # Ranges
+    sides_of:str,           # Measure whose two sides are strata; empty: the kept pairs are one stratum
+    n:int,                  # Pairs of each stratum
+    where:str='',           # Further SQL condition on a pair
+) -> Campaign:              # The campaign
     "A campaign of kept pairs, or of the pairs on both sides of one range."
     parts = [between(r.measure, r.low, r.high) for r in ranges if r.measure != sides_of]
     where = ' AND '.join([*parts, *[f'({where})'] * bool(where)])
@@ -167,12 +173,12 @@ def planned_campaign(
     return Campaign(name, corpus, measure=sides_of, ranges=tuple(zip(ends, ends[1:])), where=where, n=n)
 
 def send_pairs(
-    corpus:str,  # Name of the corpus
-    ranges,      # Ranges
-    name:str,    # Name of the campaign
-    sides_of:str, # As for `planned_campaign`
-    n:int,       # Pairs of each stratum
-    where:str='', # Further SQL condition on a pair
+    corpus:str,             # Name of the corpus
+    ranges:Sequence[Range], # Ranges
+    name:str,               # Name of the campaign
+    sides_of:str,           # As for `planned_campaign`
+    n:int,                  # Pairs of each stratum
+    where:str='',           # Further SQL condition on a pair
 ):
     "Draw a campaign, for `report` to tell the result."
     try:
@@ -183,12 +189,12 @@ def send_pairs(
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #6403a713
 def select_command(
-    corpus:str,  # Name of the corpus
-    ranges,      # Ranges
-    where:str='', # Further SQL condition on a pair
-    name:str='', # Name of the selection
-    reason:str='', # Why
-) -> str:        # One line for a shell
+    corpus:str,             # Name of the corpus
+    ranges:Sequence[Range], # Ranges
+    where:str='',           # Further SQL condition on a pair
+    name:str='',            # Name of the selection
+    reason:str='',          # Why
+) -> str:                   # One line for a shell
     "The command that saves ranges as a selection."
     words = ['paranmt', 'select', corpus, name or 'NAME']
     for r in ranges: words += ['--range', f'{r.measure}={_ends(r.low, r.high)}']
@@ -215,7 +221,7 @@ def from_file(
     return command.replace(shlex.quote(where), f'"$(cat {CONDITION})"') if len(where) > LONG else command
 
 def pairs_condition(
-    ids, # Ids of pairs
+    ids:Iterable[int], # Ids of pairs
 ) -> str: # SQL condition
     "The condition that keeps some pairs."
     return f"pair_id IN ({', '.join(str(int(id)) for id in sorted(ids))})"
@@ -224,10 +230,10 @@ def pairs_condition(
 MOST_PAIRS = 200_000 # Pairs that a browser is sent
 
 def pairs_file(
-    corpus,      # The corpus
-    ranges,      # Ranges
-    where:str='', # Further SQL condition on a pair
-) -> bytes:      # A Parquet file, pairs in the order of their ids
+    corpus:Corpus,          # The corpus
+    ranges:Sequence[Range], # Ranges
+    where:str='',           # Further SQL condition on a pair
+) -> bytes:                 # A Parquet file, pairs in the order of their ids
     "All columns and measures of the pairs that ranges and a condition keep."
     parts = [*map(range_condition, ranges), *[f'({where})'] * bool(where)]
     return parquet_bytes(corpus.frame(where=' AND '.join(parts)))
@@ -277,10 +283,10 @@ def _campaign_form(corpus, ranges, where):
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #c1ec5824
 @page_part
 def save_or_send(
-    corpus,      # The corpus
-    ranges,      # Ranges at edges
-    pairs:int,   # Pairs that the ranges keep
-    where:str='', # Further SQL condition on a pair
+    corpus:Corpus,          # The corpus
+    ranges:Sequence[Range], # Ranges at edges
+    pairs:int,              # Pairs that the ranges keep
+    where:str='',           # Further SQL condition on a pair
 ):
     "Two forms, a selection and a campaign, and the pairs as a file."
     left, right = st.columns(2, gap='large')

@@ -55,12 +55,12 @@ def fact_columns(
 
 # %% ../../nbs/6_showing/components/07_pair_list.ipynb #5e5c3957
 def show_pairs(
-    frame:pd.DataFrame, # Pairs: the two sides and any other columns, the most important measures first
-    key:str,            # Key of the list or table, and of its buttons
-    name:str='pairs',   # Name of the file that the rows can be saved as, without ending
-    view:str=VIEWS[0],  # One of `VIEWS`, such as `choose_view` returns
+    frame:pd.DataFrame,        # Pairs: the two sides and any other columns, the most important measures first
+    key:str,                   # Key of the list or table, and of its buttons
+    name:str='pairs',          # Name of the file that the rows can be saved as, without ending
+    view:str=VIEWS[0],         # One of `VIEWS`, such as `choose_view` returns
     sides:Sequence[str]=SIDES, # Columns of the two sides
-):
+) -> None:
     "Pairs in full or as a table, with buttons that save exactly these rows."
     if view == VIEWS[1] or not len(frame): return pair_table(frame, key, name)
     show_list(f'{key}_list', reading_list(frame, fact_columns(frame, sides), sides=sides))

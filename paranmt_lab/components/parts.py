@@ -14,7 +14,7 @@ __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT',
 import re
 import shlex
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -230,7 +230,7 @@ def explained(
 @contextmanager
 def show_errors(
     visit:dict|None=None, # Of `_visit`, which then knows that the view is not whole
-):
+) -> Iterator[None]:
     "Show an error in place of the view that raised it; the page has told a problem that it warned of."
     try: yield
     except Exception as e:
@@ -321,15 +321,15 @@ def purpose(
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #36871b77
 def choose(
-    label:str,             # What the reader sees
-    options:Sequence[str], # What there is
-    key:str,               # Name in the address
-    what:str='corpus',     # What is chosen, for messages
-    missing:str='',        # Message where there is nothing, as Markdown
+    label:str,               # What the reader sees
+    options:Sequence[str],   # What there is
+    key:str,                 # Name in the address
+    what:str='corpus',       # What is chosen, for messages
+    missing:str='',          # Message where there is nothing, as Markdown
     command:str='make demo', # The command that makes something
-    index:int=0,           # Place of the default
-    **widget,              # Further options of `st.selectbox`, such as `help`
-) -> str:                  # The choice
+    index:int=0,             # Place of the default
+    **widget:Any,            # Further options of `st.selectbox`, such as `help`
+) -> str:                    # The choice
     "A selection in the sidebar, kept in the address and checked."
     if not options: nothing_yet(missing or f'There is no {what} in this workspace yet.', command)
     in_address(key, options[index], one_of(options, what))
@@ -363,7 +363,7 @@ def to_minute(
 def source_line(
     corpus:Corpus|None=None, # The corpus that figures come from
     *runs:Run,               # The runs that they come from
-    **facts,                 # More to say, name to value
+    **facts:Any,             # More to say, name to value
 ) -> str:                    # Markdown
     "One line that says where the figures of a page come from."
     parts = {}
@@ -432,10 +432,10 @@ def _redrawn(job, what):
 # %% ../../nbs/6_showing/components/01_parts.ipynb #0842a528
 def soon(
     call:Callable,       # A function of a module
-    *of,                 # Its arguments, the state of what it reads among them
+    *of:Any,             # Its arguments, the state of what it reads among them
     what:str='Counting', # Said meanwhile
     patience:float=.3,   # Seconds that the page waits itself
-):                       # The answer; None as long as there is none
+) -> Any:                # The answer; None as long as there is none
     "Call a function in the background."
     name = f'{call.__module__}.{call.__qualname__}'
     job = _job(call, name, of)
@@ -540,12 +540,12 @@ def headed(
     return config
 
 def show_table(
-    frame:pd.DataFrame,  # The rows, as they are saved
-    key:str,             # Key, different from that of every other chart and table of the page
-    view:pd.DataFrame|None=None,  # The rows as they are displayed; None: as they are
-    command:str='',      # Command that makes the table; empty: that of `made_by`
-    **options,           # Further options of `st.dataframe`
-):
+    frame:pd.DataFrame,          # The rows, as they are saved
+    key:str,                     # Key, different from that of every other chart and table of the page
+    view:pd.DataFrame|None=None, # The rows as they are displayed; None: as they are
+    command:str='',              # Command that makes the table; empty: that of `made_by`
+    **options:Any,               # Further options of `st.dataframe`
+) -> Any:
     "Show a table, and below it a menu that saves it; returns what the reader selected."
     rows = frame if view is None else view
     options = dict(hide_index=True) | options | dict(column_config=headed(rows, options.get('column_config')))
@@ -559,8 +559,8 @@ def draw(
     key:str,                 # Key, different from that of every other chart and table of the page
     width:str='stretch',     # `stretch` over the page, or `content`: as wide as the chart says
     command:str='',          # Command that makes the figure; empty: that of `made_by`
-    **options,               # Further options of `st.altair_chart`
-):
+    **options:Any,           # Further options of `st.altair_chart`
+) -> Any:
     "Show a chart, and below it a menu that saves it; returns what the reader selected."
     event = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
     _menu(key, partial(_chart_files, chart), command or _book()['made'])
@@ -618,8 +618,8 @@ def pair_table(
     frame:pd.DataFrame, # Pairs; any columns
     key:str,            # Key of the table
     name:str='pairs',   # Name of the file it can be saved as, without ending
-    **options,          # Further options of `st.dataframe`
-):
+    **options:Any,      # Further options of `st.dataframe`
+) -> Any:
     "A table of pairs with a button that saves exactly its rows; returns what the reader selected."
     view = frame.copy()
     for c in view.select_dtypes(exclude='number'): view[c] = view[c].map(legible)

@@ -34,7 +34,7 @@ def differences(
     words = [re.findall(r'\w+|\s+|[^\w\s]', text) for text in texts]
     if max(map(len, words)) > 2 * LONG: return [(reference, False)], [(translation, False)]
     keys = [[word.casefold() for word in own] for own in words]
-    common = [set(), set()]
+    common: tuple[set[int], set[int]] = (set(), set())
     for a, b, n in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))
@@ -45,7 +45,7 @@ def differences(
 # %% ../../nbs/6_showing/components/03_rating.ipynb #e9836518
 def _joined(pieces:list[tuple[str, bool]]) -> list[tuple[str, bool]]:
     "Neighbours of one kind become one piece."
-    groups = []
+    groups: list[tuple[str, bool]] = []
     for text, differs in pieces:
         if groups and groups[-1][1] == differs: groups[-1] = groups[-1][0] + text, differs
         else: groups.append((text, differs))

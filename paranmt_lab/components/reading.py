@@ -34,7 +34,7 @@ def _kinds(words, common, others):
 
 def _joined(words, kinds):
     "Neighbours of one kind as one piece; white space between two of a kind belongs to them."
-    pieces = []
+    pieces: list[tuple[str, str]] = []
     for i, (word, kind) in enumerate(zip(words, kinds)):
         if word.isspace() and 0 < i < len(words) - 1 and kinds[i - 1] == kinds[i + 1]: kind = kinds[i - 1]
         if pieces and pieces[-1][1] == kind: pieces[-1] = pieces[-1][0] + word, kind
@@ -50,7 +50,7 @@ def aligned(
     sides = [_words(text) for text in (reference, translation)]
     if max(map(len, sides)) > 2 * LONG: return [(reference, '')], [(translation, '')]
     keys = [[word.casefold() for word in words] for words in sides]
-    common = [set(), set()]
+    common: tuple[set[int], set[int]] = (set(), set())
     for a, b, n in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_matching_blocks():
         common[0].update(range(a, a + n))
         common[1].update(range(b, b + n))

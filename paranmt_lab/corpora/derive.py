@@ -39,7 +39,8 @@ def _stream(corpora, columns):
 # %% ../../nbs/0_ground/corpora/07_derive.ipynb #2e719638
 def _cut(batches, keep, shard_rows):
     "Tables of `shard_rows` rows, of those that the mask keeps."
-    parts, count, place = [], 0, 0
+    parts: list[pa.Table] = []
+    count = place = 0
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         if keep is not None: rows = rows.filter(pa.array(keep[place:place + len(batch)]))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TEXT_COLUMNS', 'SETTLED_ROWS', 'SETTLED_SECONDS', 'as_frame', 'CorpusRows', 'quoted', 'literal', 'view_for',
-           'CorpusSql', 'between', 'histogram_edges', 'CorpusRanges', 'Corpus']
+           'CorpusConnection', 'CorpusSql', 'between', 'histogram_edges', 'CorpusRanges', 'Corpus']
 
 # %% ../../nbs/0_ground/corpora/05_query.ipynb #3d12c193
 import re
@@ -207,9 +207,9 @@ def view_for(
     except duckdb.BinderException: return 'pairs'
     return 'numbers'
 
-# %% ../../nbs/0_ground/corpora/05_query.ipynb #6f627793
-class CorpusSql(CorpusRows):
-    "A corpus that answers questions in SQL."
+# %% ../../nbs/0_ground/corpora/05_query.ipynb #ad6aa0fe
+class CorpusConnection(CorpusRows):
+    "A corpus with a connection to DuckDB."
     def __init__(self,
         folder:Path, # Folder of the corpus, which is there already
     ):
@@ -250,6 +250,9 @@ class CorpusSql(CorpusRows):
             self._con, self._index = con, index
         return self._con.cursor()
 
+# %% ../../nbs/0_ground/corpora/05_query.ipynb #6f627793
+class CorpusSql(CorpusConnection):
+    "A corpus that answers questions in SQL."
     def query(self,
         sql:str,               # A query over `pairs` and `numbers`
         params:list|dict|None=None, # Values of its `?` or `$name`

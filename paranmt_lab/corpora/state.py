@@ -92,7 +92,8 @@ def _missing_shards(corpus, there, checksums, manifests):
 # %% ../../nbs/0_ground/corpora/04_state.ipynb #1ea1b1fd
 def _shard_problems(corpus, manifests, readable):
     "Sentences about the files of the pairs."
-    wrong, checksums, here = {}, _recorded(manifests), f'{corpus.folder}/'
+    wrong: dict[str, str] = {}
+    checksums, here = _recorded(manifests), f'{corpus.folder}/'
     facts = {shard_number(name): fact for name, fact in corpus.facts.within(corpus.folder / 'pairs', wrong).items()}
     there = {k: fact.rows for k, fact in facts.items()} | {shard_number(name): -1 for name in wrong}
     sentences = _missing_shards(corpus, there, checksums, manifests)

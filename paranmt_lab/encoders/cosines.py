@@ -15,9 +15,9 @@ from .kernels import compiled, compiled_sum
 # %% ../../nbs/1_models/encoders/06_cosines.ipynb #2fae4e5c
 @compiled_sum
 def dot(
-    a, # Vector
-    b, # Vector of the same length
-):
+    a:np.ndarray, # Vector
+    b:np.ndarray, # Vector of the same length
+) -> float:
     "Inner product of two vectors."
     total = a[0] * 0
     for d in range(len(a)): total += a[d] * b[d]
@@ -26,11 +26,11 @@ def dot(
 # %% ../../nbs/1_models/encoders/06_cosines.ipynb #01ed02db
 @compiled
 def cosines_into(
-    x_nd,    # [n, d] vectors
-    left,    # [k] numbers of vectors
-    right,   # [k] numbers of those to compare them with
-    norm_n,  # [n], gets the length of each
-    cos_k,   # [k], gets the cosines
+    x_nd:np.ndarray,   # [n, d] vectors
+    left:np.ndarray,   # [k] numbers of vectors
+    right:np.ndarray,  # [k] numbers of those to compare them with
+    norm_n:np.ndarray, # [n], gets the length of each
+    cos_k:np.ndarray,  # [k], gets the cosines
 ):
     "Cosines of chosen pairs of vectors."
     for s in range(len(x_nd)):
@@ -43,13 +43,13 @@ def cosines_into(
 # %% ../../nbs/1_models/encoders/06_cosines.ipynb #bff0e5b8
 @compiled
 def cosine_gradient(
-    x_nd,    # [n, d] vectors
-    left,    # [k] numbers of vectors
-    right,   # [k] numbers of those that they were compared with
-    norm_n,  # [n] length of each
-    cos_k,   # [k] cosines
-    d_k,     # [k] gradient of the cosines
-    d_nd,    # [n, d], gets the gradient of the vectors
+    x_nd:np.ndarray,   # [n, d] vectors
+    left:np.ndarray,   # [k] numbers of vectors
+    right:np.ndarray,  # [k] numbers of those that they were compared with
+    norm_n:np.ndarray, # [n] length of each
+    cos_k:np.ndarray,  # [k] cosines
+    d_k:np.ndarray,    # [k] gradient of the cosines
+    d_nd:np.ndarray,   # [n, d], gets the gradient of the vectors
 ):
     "From the gradient of cosines to that of the vectors."
     d_nd[:] = 0

@@ -72,7 +72,8 @@ class FunctionEncoder:
         function:Callable, # From a list of n sentences to an array [n, dim]
         name:str,          # What errors call it
     ):
-        self.function, self.name, self.identity = function, name, {}
+        self.function, self.name = function, name
+        self.identity: dict = {}
         self.dim = self._checked(['It is late.']).shape[1]
 
     def __repr__(self): return f'FunctionEncoder({self.name}, {self.dim} dimensions)'

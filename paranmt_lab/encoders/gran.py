@@ -163,7 +163,7 @@ def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, stat
                    mask_nh, old_nh, g_ng, state_nh, h_th, inputs[at[t + 1]:at[t + 1] + on])
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #68336302
-def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, keep):
+def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, *, keep):
     "States in the order of the text, and of each share the tape and the states behind reset gates."
     p, w, h = p_ug.numpy(), w_gh.numpy(), w_gh.shape[1]
     h_th = p_ug.new_empty(len(place_t), h)

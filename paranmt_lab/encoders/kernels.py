@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -61,9 +61,9 @@ AHEAD = 8 # Rows between the one that is asked for and the one that is worked on
 
 @compiled
 def ask_for(
-    flat,  # Matrix, its rows end to end
-    r,     # Row of it
-    dim,   # Length of a row
+    flat:np.ndarray, # Matrix, its rows end to end
+    r:int,           # Row of it
+    dim:int,         # Length of a row
 ):
     "Ask for a row of a matrix."
     for d in range(0, dim, 16): _prefetch(flat, np.int64(r) * dim + d)
@@ -168,7 +168,7 @@ def at_once(
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #b7d04f1e
 @contextmanager
-def in_jobs():
+def in_jobs() -> Iterator[None]:
     "Inside, `at_once` takes threads, and what else the caller does takes one, but for products by MKL."
     before = torch.get_num_threads()
     if before == 1 or hasattr(_inside, 'threads'): yield
@@ -181,7 +181,7 @@ def in_jobs():
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #653623b9
 @contextmanager
-def one_thread():
+def one_thread() -> Iterator[None]:
     "Inside, the caller has one thread of torch's and numba's pools."
     pools = _openmp(_POOL in sys.modules).lib_controllers
     before = [pool.num_threads for pool in pools]
@@ -194,10 +194,10 @@ def one_thread():
 _pool = threading.Lock()
 
 def in_parallel(
-    parallel, # Compiled kernel with a parallel loop
-    plain,    # The same without; computes the same bits
-    *args,    # Arguments of either
-):            # What it returns
+    parallel:Callable, # Compiled kernel with a parallel loop
+    plain:Callable,    # The same without; computes the same bits
+    *args:Any,         # Arguments of either
+) -> Any:              # What it returns
     "Call a kernel with as many threads as torch has, or alone where the threads are busy."
     n = min(torch.get_num_threads(), config.NUMBA_NUM_THREADS)
     if n == 1 or not _pool.acquire(blocking=False): return plain(*args)
@@ -283,14 +283,14 @@ class ThreadChoice:
         self.pace, self.trial, self.check, self.usual = Pace(), None, None, 0.0
 
 # %% ../../nbs/1_models/encoders/03_kernels.ipynb #910fc297
-_choices = {} # by name and size of the work
+_choices: dict[tuple, ThreadChoice] = {} # by name and size of the work
 
 def faster(
     name:tuple,        # What the work is, and with how many threads
     work:int,          # How much of it: pairs, sentences or the like
     several:Callable,  # Does it with several threads
     one:Callable,      # Does it with one thread; the result is the same
-):                     # What they return
+) -> Any:              # What they return
     "Do some work in the way that was faster of late."
     choice = _choices.setdefault((name, work.bit_length()), ThreadChoice())
     if not work or not choice.lock.acquire(blocking=False): return one()

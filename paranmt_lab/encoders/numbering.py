@@ -26,11 +26,11 @@ class Numbering:
 # %% ../../nbs/1_models/encoders/04_numbering.ipynb #d66fe593
 @compiled
 def number_tokens(
-    ids,    # [T] int32 rows
-    slot,   # -1 for each row of the matrix, before and after
-    rows,   # [T] int32, gets the distinct rows in the order of first sight
-    place,  # [T] int32, gets for each token the number of its row
-):          # How many distinct rows
+    ids:np.ndarray,   # [T] int32 rows
+    slot:np.ndarray,  # -1 for each row of the matrix, before and after
+    rows:np.ndarray,  # [T] int32, gets the distinct rows in the order of first sight
+    place:np.ndarray, # [T] int32, gets for each token the number of its row
+) -> int:             # How many distinct rows
     "Number distinct rows."
     n = 0
     for t in range(len(ids)):
@@ -47,9 +47,9 @@ def number_tokens(
 # %% ../../nbs/1_models/encoders/04_numbering.ipynb #5eaf1b70
 @compiled
 def occurrences(
-    place,  # [T] int32, token to the number of its row
-    begin,  # [U + 1] int64 zeros, gets where the tokens of each row begin
-    order,  # [T] int32, gets the tokens, those of one row together
+    place:np.ndarray, # [T] int32, token to the number of its row
+    begin:np.ndarray, # [U + 1] int64 zeros, gets where the tokens of each row begin
+    order:np.ndarray, # [T] int32, gets the tokens, those of one row together
 ):
     "Sort tokens by the number of their row (a counting sort)."
     for t in range(len(place)): begin[place[t] + 1] += 1

@@ -57,7 +57,9 @@ class OnnxEncoder:
     ):
         from onnxruntime import InferenceSession, SessionOptions
         from tokenizers import Tokenizer
-        self.folder, self.identity, options = Path(folder), {}, SessionOptions()
+        self.folder = Path(folder)
+        self.identity: dict = {}
+        options = SessionOptions()
         options.intra_op_num_threads = threads
         self.network = InferenceSession(str(_network(self.folder)), options, providers=['CPUExecutionProvider'])
         self.inputs = [node.name for node in self.network.get_inputs()]

@@ -338,8 +338,8 @@ class PortableEncoder(nn.Module):
 
     @property
     def max_seq_length(self): return None  # sentences of any length
-    def get_embedding_dimension(self): return self.layer.dim
-    def get_sentence_embedding_dimension(self): return self.layer.dim
+    def get_embedding_dimension(self) -> int: return self.layer.dim
+    def get_sentence_embedding_dimension(self) -> int: return self.layer.dim
     def tokenize(self,
         texts:list[str], # n sentences, any text
     ) -> dict:           # As `preprocess`, of which this is the name before sentence-transformers 5.4
@@ -348,7 +348,7 @@ class PortableEncoder(nn.Module):
     def preprocess(self,
         inputs:list[str],      # n sentences, any text
         prompt:str|None=None,  # Text to put in front of each
-        **kwargs,              # What other modules understand
+        **kwargs:Any,          # What other modules understand
     ) -> dict[str, Tensor]:    # input_ids, offsets [features, n + 1] into them
         "Cut sentences and look their tokens up."
         def _rows_of(feature, text):
@@ -361,7 +361,7 @@ class PortableEncoder(nn.Module):
 
     def forward(self,
         features:dict[str, Tensor], # What `preprocess` returned
-        **kwargs,                   # What other modules understand
+        **kwargs:Any,               # What other modules understand
     ) -> dict[str, Tensor]:         # The same and sentence_embedding [n, dim]
         "Encode a batch."
         cut = lambda o: (features['input_ids'][o[0]:o[-1]], o - o[0])
@@ -406,9 +406,9 @@ def load(
 def save(
     self:PortableEncoder,         # Encoder
     output_path:str,              # Folder that is there
-    *args,                        # What other modules understand
+    *args:Any,                    # What other modules understand
     safe_serialization:bool=True, # Always
-    **kwargs,                     # What other modules understand
+    **kwargs:Any,                 # What other modules understand
 ):
     "Write an encoder, in float32."
     folder, config = Path(output_path), {k: v for k, v in self.described.items() if k not in ('dtype', 'files')}

@@ -32,7 +32,8 @@ class PublishedEncoder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
         logging.disable_progress_bar()
-        self.folder, self.identity = Path(folder), {}
+        self.folder = Path(folder)
+        self.identity: dict = {}
         self.module = SentenceTransformer(str(_checked(self.folder)), device=device, local_files_only=True,
                                           model_kwargs=dict(use_safetensors=True))
         self.dim = self.encode(['']).shape[1]
@@ -166,7 +167,8 @@ class StaticEncoder:
         from model2vec import StaticModel
         if lacking := [name for name in FILES if not (Path(folder) / name).is_file()]:
             raise FileNotFoundError(f"{folder} is no model of model2vec: there is no {', '.join(lacking)}")
-        self.folder, self.identity = Path(folder), {}
+        self.folder = Path(folder)
+        self.identity: dict = {}
         self.module = StaticModel.from_pretrained(str(folder))
         self.module.embedding = self.module.embedding.astype(np.float32)  # the mean is taken in this precision
         self.dim = int(self.module.dim)

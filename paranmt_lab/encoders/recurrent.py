@@ -189,7 +189,7 @@ def _tanh(x):
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #4601b1a4
 @compiled
 def tanh_(
-    a, # Row of numbers, overwritten
+    a:np.ndarray, # Row of numbers, overwritten
 ):
     "Take the hyperbolic tangent of each number in place."
     for j in range(len(a)): a[j] = tanh(a[j])
@@ -197,7 +197,7 @@ def tanh_(
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #e31e508f
 @compiled
 def sigmoid_(
-    a, # Row of numbers, overwritten
+    a:np.ndarray, # Row of numbers, overwritten
 ):
     "Take the logistic sigmoid of each number in place."
     half = a.dtype.type(0.5)
@@ -206,9 +206,9 @@ def sigmoid_(
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #42289882
 @compiled
 def plus(
-    a, # Row
-    b, # Row
-    out, # Row, overwritten
+    a:np.ndarray,   # Row
+    b:np.ndarray,   # Row
+    out:np.ndarray, # Row, overwritten
 ):
     "Add two rows."
     for j in range(len(out)): out[j] = a[j] + b[j]
@@ -216,8 +216,8 @@ def plus(
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #cba49a75
 @compiled
 def plus_(
-    out, # Row that the other is added to
-    a,   # Another row
+    out:np.ndarray, # Row that the other is added to
+    a:np.ndarray,   # Another row
 ):
     "Add a row to another."
     for j in range(len(out)): out[j] += a[j]
@@ -225,9 +225,9 @@ def plus_(
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #6ff65952
 @compiled
 def plus_product(
-    a, # Row
-    b, # Row
-    out, # Row that their product is added to
+    a:np.ndarray,   # Row
+    b:np.ndarray,   # Row
+    out:np.ndarray, # Row that their product is added to
 ):
     "Add the elementwise product of two rows."
     for j in range(len(out)): out[j] += a[j] * b[j]
@@ -259,10 +259,10 @@ def _lstm_row(input_g, peep_ph, old_c, g, c, h):
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #0dba980c
 @compiled
 def hand_on(
-    h,       # State of sentence i
-    i,       # Its number, by falling length
-    mask_nh, # Dropout mask, or no rows
-    next_nh, # Inputs of the next step, for the sentences that continue
+    h:np.ndarray,       # State of sentence i
+    i:int,              # Its number, by falling length
+    mask_nh:np.ndarray, # Dropout mask, or no rows
+    next_nh:np.ndarray, # Inputs of the next step, for the sentences that continue
 ):
     "Lay a state down for the next step."
     if i >= len(next_nh): return
@@ -322,7 +322,7 @@ def new_tape(
     return tape
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #33d6a6cf
-def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, keep):
+def _lstm_forward(p_ukg, w_kgh, peep_kph, mask_nh, place_t, all_steps, mean, *, keep):
     "States in the order of the text, or their means in that of the sentences, one matrix a direction, and the tapes."
     p, w, peep, (directions, gates, hidden) = p_ukg.numpy(), w_kgh.numpy(), peep_kph.numpy(), w_kgh.shape
     rows = sum(len(steps.order) for steps in all_steps) if mean else len(place_t)
@@ -387,11 +387,11 @@ def _lstm_row_back(g, c, old, peep_ph, dh, dc, dg, d_peep_ph):
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #0d2bfdae
 @compiled
 def collect(
-    i,       # Number of a sentence, by falling length
-    d_h,     # Gradient of its state from the sentence's vector
-    next_nh, # Gradient of the next step's inputs, for the sentences that continued
-    mask_nh, # Dropout mask, or no rows
-    dh,      # Row to write into
+    i:int,              # Number of a sentence, by falling length
+    d_h:np.ndarray,     # Gradient of its state from the sentence's vector
+    next_nh:np.ndarray, # Gradient of the next step's inputs, for the sentences that continued
+    mask_nh:np.ndarray, # Dropout mask, or no rows
+    dh:np.ndarray,      # Row to write into
 ):
     "The whole gradient of a state."
     for j in range(len(dh)): dh[j] = d_h[j]

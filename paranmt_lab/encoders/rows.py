@@ -21,14 +21,14 @@ from ..tokens.text import Packed
 # %% ../../nbs/1_models/encoders/05_rows.ipynb #91070aa9
 @compiled
 def add_four(
-    w,      # Matrix, flat
-    a,      # Where the first row begins
-    b,      # Where the second row begins
-    c,      # Where the third row begins
-    e,      # Where the fourth row begins
-    out,    # Sums, flat
-    to,     # Where the sum begins
-    width,  # Length of a row
+    w:np.ndarray,   # Matrix, flat
+    a:int,          # Where the first row begins
+    b:int,          # Where the second row begins
+    c:int,          # Where the third row begins
+    e:int,          # Where the fourth row begins
+    out:np.ndarray, # Sums, flat
+    to:int,         # Where the sum begins
+    width:int,      # Length of a row
 ):
     "Add four rows at once, so that the sum is fetched and put back once in four."
     for d in range(width): out[to + d] = out[to + d] + w[a + d] + w[b + d] + w[c + d] + w[e + d]
@@ -75,14 +75,14 @@ def means(
 # %% ../../nbs/1_models/encoders/05_rows.ipynb #6df19bd3
 @compiled
 def row_sum(
-    d,      # Gradients of the sentences, flat
-    dim,    # Numbers of each
-    order,  # [T] int32 tokens, those of one row together
-    owner,  # [T] int32 token to sentence
-    start,  # First place in `order`
-    end,    # Place after the last
-    out,    # Where the sum goes, flat
-    u,      # Into which row
+    d:np.ndarray,     # Gradients of the sentences, flat
+    dim:int,          # Numbers of each
+    order:np.ndarray, # [T] int32 tokens, those of one row together
+    owner:np.ndarray, # [T] int32 token to sentence
+    start:int,        # First place in `order`
+    end:int,          # Place after the last
+    out:np.ndarray,   # Where the sum goes, flat
+    u:int,            # Into which row
 ):
     "Sum of the gradients of the sentences that the occurrences `order[start:end]` belong to, into row `u`."
     width, to, fours = np.uint64(dim), np.uint64(u) * np.uint64(dim), start + (end - start) // 4 * 4
@@ -109,8 +109,8 @@ def _row_sums_parallel(d, dim, order, begin, owner, out):
 # %% ../../nbs/1_models/encoders/05_rows.ipynb #ad47e474
 @compiled
 def owners_into(
-    offsets, # [n + 1] where each sentence begins
-    owner,   # [T] int32, gets the sentence of each token
+    offsets:np.ndarray, # [n + 1] where each sentence begins
+    owner:np.ndarray,   # [T] int32, gets the sentence of each token
 ):
     "Which sentence a token belongs to."
     for s in range(len(offsets) - 1):

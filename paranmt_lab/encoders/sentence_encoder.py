@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -299,7 +300,7 @@ def concatenate(
     *encoders:SentenceEncoder,  # Encoders, at least one; they stay as they are
 ) -> SentenceEncoder:           # One whose vectors are theirs side by side, each at unit length
     "Concatenate encoders that were trained apart."
-    joint = {}
+    joint: dict[str, Any] = {}
     for e in encoders:
         for f, v in e.vocabularies.items(): joint[f] = _joint(joint[f], v) if f in joint else v
     return SentenceEncoder(Concat(*(_rerowed(e.layer, e.vocabularies, joint) for e in encoders)), joint)

@@ -137,7 +137,7 @@ class _Outcome(NamedTuple):
 
 def _results(model, batches, options, longest, workers):
     "The outcome of each batch, in order."
-    waiting = deque()
+    waiting: deque[tuple] = deque()
     for k, batch in enumerate(batches):
         options_k = options | dict(max_decoding_length=length_limit(len(batch[0]), longest))
         waiting.append((k, batch, options_k, _submitted(model, batch, options_k)))

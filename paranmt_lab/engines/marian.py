@@ -121,7 +121,8 @@ def marian_of_ct2(
     if not np.array_equal(arrays['encoder/embeddings_0/weight'], arrays['decoder/embeddings/weight']):
         raise ValueError(f'{folder}: a model of two vocabularies, which is not read back from CTranslate2; '
                          'name the Transformers folder that it was made of')
-    model, state = MarianMTModel(_config(arrays, longest)), {}
+    model = MarianMTModel(_config(arrays, longest))
+    state: dict[str, torch.Tensor] = {}
     for side in ('encoder', 'decoder'):
         for i in range(getattr(model.config, f'{side}_layers')): state |= _layer(arrays, side, i)
     table = torch.cat([_weights(arrays, 'decoder/embeddings/weight'), torch.zeros(1, model.config.d_model)])

@@ -33,7 +33,7 @@ class Hypothesis:
     flags: str = ''        # What was unusual, separated by commas
 
     @property
-    def score(self): return self.log_probability / self.tokens
+    def score(self) -> float: return self.log_probability / self.tokens
 
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #5347433f
 FLAGS = ('empty source', 'split source', 'truncated source', 'foreign script', 'foreign language', 'unknown source',
@@ -271,7 +271,7 @@ def sentences_of(
 # %% ../../nbs/1_models/engines/01_protocol.ipynb #4f5032cb
 def _packed(source, text, longest):
     "Pieces of each stretch of sentences that fits."
-    parts = []
+    parts: list[list[str]] = []
     for sentence in sentences_of(text):
         pieces = source.encode(sentence, out_type=str)
         if parts and len(parts[-1]) + len(pieces) < longest: parts[-1] += pieces

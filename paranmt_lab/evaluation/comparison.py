@@ -147,7 +147,7 @@ def unavailable(
 ) -> list[str]:                         # Tasks, and single data sets as `TASK SET`
     "Absent tasks and data sets."
     rows = of_datasets(pd.concat([results_frame([]), *results.values()])).drop_duplicates(['task', 'dataset'])
-    names = []
+    names: list[str] = []
     for task, sets in rows.groupby('task', sort=False):
         absent = sets.dataset[sets.status == NOT_AVAILABLE].tolist()
         labels = [f'{task} {name}' for name in absent if (task, name) != ('STS13', SMT)]

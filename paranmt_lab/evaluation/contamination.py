@@ -122,7 +122,8 @@ def check_contamination(
     tests, made_from = all_test_pairs(s), _made_from(corpus, selection, s, threshold)
     codes, sentences = pd.factorize(pd.concat([tests.sentence1, tests.sentence2]))
     index, folder = overlap_index(sentences), corpus.folder / 'cache/contamination' / fingerprint(made_from)
-    matches, meetings = [], []
+    matches: list[pd.DataFrame] = []
+    meetings: list[pd.DataFrame] = []
     with Progress(corpus.rows, 'pairs', show=show) as progress:
         for k, batch in enumerate(selected_batches(corpus, selection)):
             parts = _stored(folder, k, lambda batch=batch: _of_batch(index, batch, threshold))

@@ -11,7 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -163,7 +163,7 @@ def measure_pairs(
 # %% ../../nbs/4_measuring/evaluation/03_graded.ipynb #50cd221c
 def result_rows(
     correlations:Measured, # With their resamples
-    **facts,               # Task, data set and protocol
+    **facts:Any,           # Task, data set and protocol
 ) -> list[dict]:           # A row for each correlation, with its interval
     "Rows of results."
     rows = []

@@ -152,7 +152,7 @@ def figure_gaps(
 ) -> list[Gap]:                         # By task, in the order of the tables
     "Figures that are not available, each with the command that computes it."
     tasks = dict.fromkeys([*YEARLY, *(task for rows in results.values() for task in rows.task if task in TASKS)])
-    gaps = {}
+    gaps: dict[tuple[str, str, bool], list[str]] = {}
     for task, (name, rows) in product(tasks, results.items()):
         why, fetch = _reason(task, rows[rows.task == task], s)
         if why: gaps.setdefault((task, why, fetch), []).append(name)

@@ -11,6 +11,7 @@ __all__ = ['ORIGIN', 'MEASUREMENTS', 'FORMATS', 'TITLES', 'PAPER_SETTINGS', 'mea
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,11 +66,11 @@ def measured(
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #e0d86e57
 def keep_measured(
-    table:str,            # Key of a table
-    rows:pd.DataFrame,    # Figures, with the columns of `measured_frame` or some of them
+    table:str,                # Key of a table
+    rows:pd.DataFrame,        # Figures, with the columns of `measured_frame` or some of them
     folder:Path=MEASUREMENTS, # Folder of the files
-    **origin,             # Columns that all rows share: config, command, machine, seeds
-) -> Path:                # The file
+    **origin:Any,             # Columns that all rows share: config, command, machine, seeds
+) -> Path:                    # The file
     "Store the figures of an experiment."
     record = provenance()
     facts = dict(run=table, date=record['date'], commit=record['commit'], status='ok') | origin

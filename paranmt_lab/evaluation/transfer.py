@@ -31,7 +31,7 @@ class TransferTask(NamedTuple):
     pairs: bool = False     # Whether an example is a pair of sentences
 
     @property
-    def scheme(self): return {1: 'folds', 2: 'cross', 3: 'split'}[len(self.files)]
+    def scheme(self) -> str: return {1: 'folds', 2: 'cross', 3: 'split'}[len(self.files)]
 
 def _parts(folder, *names): return tuple(f'{folder}/{name}.tsv' for name in names)
 

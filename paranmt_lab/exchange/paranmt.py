@@ -12,9 +12,9 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import IO
 from warnings import warn
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from ..jobs.provenance import provenance, typed_command
 @contextmanager
 def packed(
     path:Path, # File to write, packed where it ends with `.gz`
-) -> Iterator[IO[bytes]]: # Where to write it
+) -> Iterator[BufferedIOBase]: # Where to write it
     "A file to write bytes to, wholly or not at all."
     with atomic(path) as part:
         with gzip.open(part, 'wb', compresslevel=6) if str(path).endswith('.gz') else open(part, 'wb') as out: yield out
@@ -182,7 +182,8 @@ class ScoredWriter(ShardWriter):
         score:str,      # Measure, or column of the pairs such as `translation_score`
     ):
         super().__init__(corpus, shard_rows)
-        self.score, self.values = score, []
+        self.score = score
+        self.values: list[float] = []
 
     def add_scored(self,
         record:Record, # A pair
@@ -221,9 +222,9 @@ def import_paranmt(
         score = _one_score([i.path for i in inputs], sums, score)
         for i in inputs: _check_cosines(i, score)
     out = Corpus.create(name, s)
-    files = [dict(file=i.path.name, checksum=c) for i, c in zip(inputs, sums)]
-    facts = dict(stage='import', format='paranmt', inputs=files, score=score if width == 3 else '', licence=licence,
-                 shard_rows=shard_rows)
+    origins = [dict(file=i.path.name, checksum=c) for i, c in zip(inputs, sums)]
+    facts = dict(stage='import', format='paranmt', inputs=origins, score=score if width == 3 else '',
+                 licence=licence, shard_rows=shard_rows)
     before = out.manifest('import')
     if (before or out.shards) and {k: before.get(k) for k in facts} != facts:
         raise ValueError(f'corpus {name!r} is there and was made otherwise; take another name')

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 # %% ../../nbs/0_ground/fetch/02_archives.ipynb #fc26ff08
 LARGEST = 8 << 30   # bytes that a member may unpack to
@@ -59,7 +59,7 @@ class Limited(io.RawIOBase):
         return True
 
     def readinto(self,
-        buffer,     # Where bytes go
+        buffer:Any, # Where bytes go
     ) -> int:       # How many came
         "Read some bytes."
         with _intact(self.name): data = self.stream.read(len(buffer))
@@ -74,7 +74,10 @@ _Stream = IO[bytes] | io.BufferedIOBase
 class _Members(Protocol):
     "The members of a file."
     names:list[str] # Paths
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
 
 def _refuse(path:Path, name:str, why:str) -> NoReturn:
@@ -82,12 +85,17 @@ def _refuse(path:Path, name:str, why:str) -> NoReturn:
 
 class _Zip:
     "The members of a zip file."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.file = zipfile.ZipFile(path)
         self.path = path
         self.names = self.file.namelist()
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
         member = self.file.getinfo(name)
         if (member.external_attr >> 16) & 0o170000 == 0o120000: _refuse(self.path, name, 'is a link')
@@ -97,12 +105,17 @@ class _Zip:
 
 class _Tar:
     "The members of a tar file, perhaps compressed."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.file = tarfile.open(path)
         self.path = path
         self.names = self.file.getnames()
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "A member as a stream, unless it is a link or too large."
         member = self.file.getmember(name)
         stream = self.file.extractfile(member) if member.isfile() else None
@@ -112,11 +125,16 @@ class _Tar:
 
 class _Single:
     "A file that is no archive of several, perhaps compressed."
-    def __init__(self, path:Path):
+    def __init__(self,
+        path:Path, # The file
+    ):
         self.path = path
         self.names = [path.name]
 
-    def open(self, name:str, most:int) -> _Stream:
+    def open(self,
+        name:str, # Path of the member
+        most:int, # Bytes that it may unpack to
+    ) -> _Stream: # Its bytes
         "The whole file as a stream; it does not say how much it unpacks to."
         begin = _first_bytes(self.path)
         if begin[:2] == b'\x1f\x8b': return gzip.open(self.path)
@@ -164,7 +182,7 @@ class Archive:
     @contextmanager
     def open(self,
         end:str='',  # End of the member's path
-    ) -> Iterator[io.BufferedReader]: # Its bytes, unpacked
+    ) -> Iterator[io.BufferedIOBase]: # Its bytes, unpacked
         "Read a member."
         name = self.find(end)
         whole = f'{self.path}: {name}'

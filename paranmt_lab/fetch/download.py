@@ -38,7 +38,7 @@ class Source:
     about: str    # What it is
 
     @property
-    def name(self): return f'{self.set}/{self.part}' if self.part else self.set
+    def name(self) -> str: return f'{self.set}/{self.part}' if self.part else self.set
 
 def read_sources() -> list[Source]: # In the order of the table
     "All public files."

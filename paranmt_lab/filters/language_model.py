@@ -10,6 +10,7 @@ __all__ = ['FILES', 'cut', 'text_hashes', 'save_lm', 'LanguageModel', 'read_hash
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from .kneser_ney import FALLBACK, Estimate, word_of, write_arpa
 from ..ground.models import find_model, split_name
 from ..ground.settings import Settings, checksum, read_object, write_json
 from ..tokens.text import tokenize
+
+if TYPE_CHECKING:
+    from paranmt_lab.corpora.query import Corpus
 
 # %% ../../nbs/3_judging/filters/09_language_model.ipynb #e47c9212
 def cut(
@@ -44,7 +48,7 @@ def save_lm(
     folder:Path,        # Folder to write into
     hashes:np.ndarray,  # int64[n] `text_hashes` of what it must not be asked about
     data:dict,          # What it was estimated from
-    **facts,            # More for `lm.json`
+    **facts:Any,        # More for `lm.json`
 ) -> dict:              # What `lm.json` says
     "Write the files of a language model."
     sizes = {'words': len(model.vocabulary)} | {f'{n}-grams': len(g.count) for n, g in enumerate(model.grams, 1)}
@@ -83,8 +87,8 @@ class LanguageModel:
         return self.module.score(word_of(' '.join(tokens)))
 
     def training_note(self,
-        corpus,   # Corpus to score
-    ) -> str:     # A sentence; empty where the model knows none of its references
+        corpus:'Corpus', # Corpus to score
+    ) -> str:            # A sentence; empty where the model knows none of its references
         "Say how many pairs of a corpus the model must not be asked about."
         if not (count := pairs_seen(corpus, self.seen)): return ''
         name = self.folder.name
@@ -111,9 +115,9 @@ def read_hashes(
     except (ValueError, EOFError, TypeError) as e: raise ValueError(f'{path} cannot be read ({e}); {remedy}') from None
 
 def pairs_seen(
-    corpus,           # Corpus of pairs
+    corpus:'Corpus',   # Corpus of pairs
     hashes:np.ndarray, # int64[n] `text_hashes` of references
-) -> int:             # Pairs
+) -> int:              # Pairs
     "How many pairs of a corpus have one of some references."
     count = 0
     for batch in corpus.batches(['reference']):

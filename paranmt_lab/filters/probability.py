@@ -86,7 +86,7 @@ def reference_probability(
     classifier:Classifier,    # Classifier that judges them
 ) -> np.ndarray:              # float32[n], from 0 to 1; NaN where there is no sentence
     "How probable it is that each sentence was written by a person."
-    there = [i for i, text in enumerate(texts) if text is not None and text.strip()]
+    there = {i: text for i, text in enumerate(texts) if text is not None and text.strip()}
     values = np.full(len(texts), np.nan, np.float32)
-    if there: values[there] = classifier.probability([texts[i] for i in there])
+    if there: values[list(there)] = classifier.probability(list(there.values()))
     return values

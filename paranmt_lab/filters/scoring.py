@@ -45,14 +45,15 @@ from ..tokens.lookup import TypeTable
 class BatchArguments:
     "Arguments of measures for some pairs, each made once."
     def __init__(self,
-        batch,          # Record batch: columns of the pairs, and measures that are there, by their names in the table
+        batch:pa.RecordBatch,  # Columns of the pairs, and measures that are there, by their names in the table
         models:dict|None=None, # Kind to opened model; None: none is open
     ):
-        self.batch, self.models, self.made, self.types = batch, models or {}, {}, TypeTable('word')
+        self.batch, self.models, self.types = batch, models or {}, TypeTable('word')
+        self.made: dict[Argument, Any] = {}
 
     def get(self,
         argument:Argument, # What a measure takes
-    ):                     # list[n], TokenColumn[n], CharacterColumn[n], float32[n] or a model
+    ) -> Any:              # list[n], TokenColumn[n], CharacterColumn[n], float32[n] or a model
         "An argument."
         if argument not in self.made: self.made[argument] = getattr(self, f'_{argument.kind}')(argument.name)
         return self.made[argument]
@@ -68,13 +69,14 @@ class BatchArguments:
     def _measure(self, name):
         if name in self.batch.schema.names: return self.batch[name].to_numpy(zero_copy_only=False)
         measure = measure_of(name)
+        assert measure.function, f'{name} is a column of the pairs, expected it in the batch'
         return measure.function(*map(self.get, measure.takes))
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #afbc311f
 def score_batch(
-    batch,               # Record batch: columns of the pairs, and measures that are there, by their names in the table
-    names:Sequence[str], # Measures, by their names in the table
-    models:dict|None=None, # Kind to opened model; None: none is open
+    batch:pa.RecordBatch,   # Columns of the pairs, and measures that are there, by their names in the table
+    names:Sequence[str],    # Measures, by their names in the table
+    models:dict|None=None,  # Kind to opened model; None: none is open
 ) -> dict[str, np.ndarray]: # Name to float32[rows]
     "Some measures of some pairs."
     arguments = BatchArguments(batch, models)
@@ -109,7 +111,7 @@ def columns_to_read(
     models:dict|None=None,        # Kind to opened model; None: none is open
 ) -> list[str]:                   # Columns of the pairs and of measures, each once
     "Columns that must be read to compute some measures."
-    columns = {}
+    columns: dict[str, None] = {}
     for measure, _, by_model in (name.partition('@') for name in names):
         for argument in measure_of(measure).takes:
             if argument.kind in OF_MODELS: continue
@@ -151,7 +153,7 @@ def named_models(
 ) -> dict[str, NamedModel]:                 # Kind to model
     "The models of a scoring, one of a kind."
     origins = models if isinstance(models, Mapping) else {name: name for name in models}
-    by_kind = {}
+    by_kind: dict[str, NamedModel] = {}
     for text, origin in origins.items():
         kind, model = _named(text, origin)
         if kind in by_kind: raise ValueError(f'{by_kind[kind].name} and {model.name}: expected one {kind}')
@@ -228,7 +230,7 @@ def _own_model(corpus, name, models):
 def _by_model(corpus, names, models):
     "(columns, models) to compute together; `measure@model` brings its model where it is not among them."
     if not names: return [(wanted_columns([], models), models)]
-    groups = {}
+    groups: dict[Any, tuple[list[str], Any]] = {}
     for name in names:
         suffix = name.partition('@')[2]
         kind = model_kind(name) if suffix else ''
@@ -335,7 +337,7 @@ def _passes(corpus, names, models):
     "(columns, models): what models name comes first, by its own model; then other measures; then those that take it."
     if models is None: return [(names, None)] # they came with the pairs
     inputs = {name: measures for name in names if (measures := taken_measures(name, models))}
-    first = {}
+    first: dict[str, tuple[list[str], Any]] = {}
     for name, columns in inputs.items():
         who = f'{model_kind(name)}:{models[model_kind(name)].name}'
         for taken_column, facts in columns.items():

@@ -11,7 +11,7 @@ __all__ = ['LEXICAL', 'OF_SCORES', 'MEASURES', 'MEASURE_GROUPS', 'OF_MODELS', 'A
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class Measure:
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #9a82593d
 def calibrated(
-    calibration,                     # Opened calibration
+    calibration:Any,                 # Opened calibration
     values:Mapping[str, np.ndarray], # Column to float32[n], for each column that it takes
     target:str,                      # `strong` or `fluent`
 ) -> np.ndarray:                     # float32[n], from 0 to 1; NaN where a measure it takes is missing

@@ -9,6 +9,7 @@ __all__ = ['FILES', 'save_network', 'read_files', 'load_network', 'rewritten', '
 # %% ../../nbs/5_learning/generation/04_engine.ipynb #b11fd728
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -42,7 +43,7 @@ def save_network(
     config:GeneratorConfig,  # Its config
     pieces:Path,             # Its SentencePiece model
     folder:Path,             # Folder to write to
-    **facts,                 # Further facts for its users
+    **facts:Any,             # Further facts for its users
 ):
     "Write a generator."
     folder = Path(folder)

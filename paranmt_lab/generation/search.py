@@ -36,7 +36,7 @@ class Found(NamedTuple):
     pieces: tuple[int, ...] # Closed by `</s>`, unless its length reached the limit
 
     @property
-    def score(self): return self.log_probability / max(len(self.pieces), 1)
+    def score(self) -> float: return self.log_probability / max(len(self.pieces), 1)
 
 # %% ../../nbs/5_learning/generation/03_search.ipynb #206aa800
 def repetitions(
@@ -57,7 +57,11 @@ def repetitions(
 # %% ../../nbs/5_learning/generation/03_search.ipynb #4740f248
 class _Beams:
     "Groups of beams of the sentences of a batch."
-    def __init__(self, n, d, device):
+    def __init__(self,
+        n:int,       # Sentences
+        d:Decoding,  # How to search
+        device:str,  # Where the network computes
+    ):
         self.groups = d.groups if d.method == 'diverse' else 1
         self.width = d.beam_size // self.groups
         self.alive = list(range(n))
@@ -67,25 +71,38 @@ class _Beams:
         self.found:list[list[list[Found]]] = [[[] for _ in range(self.groups)] for _ in range(n)]
         self.is_full = [self.full(sentence) for sentence in self.alive]
 
-    def full(self, sentence): return [len(pool) >= self.width for pool in self.found[sentence]]
+    def full(self,
+        sentence:int, # Number of a sentence
+    ) -> list[bool]:  # Of each group: whether it has ended as many sequences as it has beams
+        return [len(pool) >= self.width for pool in self.found[sentence]]
     @property
     def last_N(self): return self.pieces_AGWT[..., -1].flatten() if self.pieces_AGWT.shape[3] else None
 
-    def keep(self, ended_AW, sums_AW, beam_AW, piece_AW, g):
+    def keep(self,
+        ended_AW:Tensor, # Which of the best continuations end, those of the group's beams first
+        sums_AW:Tensor,  # Their log-probabilities
+        beam_AW:Tensor,  # The beams that they continue
+        piece_AW:Tensor, # Their last pieces
+        g:int,           # The group
+    ):
         "Take note of the sequences of a group that end now."
         for a, w in ended_AW[:, :self.width].nonzero().tolist():
             pool = self.found[self.alive[a]][g]
             pieces = (*self.pieces_AGWT[a, g, beam_AW[a, w]].tolist(), int(piece_AW[a, w]))
             if not self.is_full[a][g]: pool.append(Found(float(sums_AW[a, w]), pieces))
 
-    def close(self, a):
+    def close(self,
+        a:int, # Place of a sentence among those that continue
+    ):
         "Fill the groups of a sentence with what is not ended, where its length is at the limit."
         for g, pool in enumerate(self.found[self.alive[a]]):
             if len(pool) >= self.width: continue
             open_ = zip(self.sums_AGW[a, g].tolist(), self.pieces_AGWT[a, g].tolist())
             pool += [Found(total, tuple(pieces)) for total, pieces in open_ if total > -np.inf]
 
-    def leave(self, over):
+    def leave(self,
+        over:set[int], # Places of the sentences
+    ) -> tuple[Tensor, Tensor]:
         "Go on without some sentences; the rows and sentences that stay."
         stay = [a for a in range(len(self.alive)) if a not in over]
         each, places = self.groups * self.width, torch.tensor(stay, dtype=torch.long, device=self.sums_AGW.device)

@@ -39,7 +39,7 @@ class AttentiveLstm(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     @property
-    def device(self): return self.bias.device
+    def device(self) -> torch.device: return self.bias.device
 
     @torch.no_grad()
     def hold_pad(self):

@@ -112,7 +112,7 @@ class ParsePieces:
     @classmethod
     def of(cls,
         rows:Iterable[Sequence[str]], # Linearised parses
-    ):
+    ) -> 'ParsePieces':
         "Number the pieces of some parses, and each label by itself, as templates have it."
         pieces = {piece for row in rows for piece in row}
         return cls(sorted(pieces | {piece.lstrip('(') for piece in pieces}))
@@ -128,7 +128,7 @@ class ParsePieces:
         return [self.names[i - 2] for i in ids if i not in (EOS, UNK)]
 
     @property
-    def labels(self): return sorted({name.lstrip('(') for name in self.names} - {')'})
+    def labels(self) -> list[str]: return sorted({name.lstrip('(') for name in self.names} - {')'})
 
 # %% ../../nbs/5_learning/generation/07_syntax.ipynb #e3d9520d
 class Guides(NamedTuple):
@@ -323,7 +323,7 @@ class SyntaxNetworks(nn.Module):
         self.pad = self.paraphrase.pad
 
     @property
-    def device(self): return self.paraphrase.device
+    def device(self) -> torch.device: return self.paraphrase.device
 
     def hold_pad(self):
         "Set the pads' rows to zero."

@@ -12,12 +12,15 @@ from typing import cast
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .config import GeneratorConfig
 from .engine import save_network
+from .seq2seq import AttentiveLstm
 from paranmt_lab.generation.syntax import (
+    GuidedRows,
     ParsePieces,
+    SyntaxLstm,
     SyntaxNetworks,
     count_templates,
     expand,
@@ -127,7 +130,7 @@ class SyntaxLearner(LstmLearner):
     prepare = staticmethod(prepare_syntax)
     read = staticmethod(read_syntax)
 
-    def build(self):
+    def build(self) -> nn.Module:
         train = self.prepared.train
         assert isinstance(train, SyntaxArrays), 'expected sentences with their parses'
         return SyntaxNetworks(self.config, self.vocabulary, int(train.label_pad))
@@ -144,9 +147,9 @@ class SyntaxLearner(LstmLearner):
                 + cross_entropy(parse(asked_BQ, parse_BP), parse_BP, parse.pad, smoothing))
 
     def begin(self,
-        model:SyntaxNetworks, # Networks in evaluation mode
-        batch:list[Tensor],   # Of `SyntaxArrays.batch`
-    ):                        # The paraphrase generator, and its reading of sources and true parses
+        model:SyntaxNetworks,           # Networks in evaluation mode
+        batch:list[Tensor],             # Of `SyntaxArrays.batch`
+    ) -> tuple[SyntaxLstm, GuidedRows]: # The paraphrase generator, and its reading of sources and true parses
         "Begin to write in greedy search."
         return model.paraphrase, model.paraphrase.begin(batch[0], batch[2], 1)
 
@@ -169,9 +172,9 @@ class SyntaxLearner(LstmLearner):
 # %% ../../nbs/5_learning/generation/09_syntax_training.ipynb #ca5a049e
 @torch.no_grad()
 def parse_figures(
-    expander,              # Parse generator in evaluation mode
-    learner:SyntaxLearner, # With its held-out pairs
-) -> dict:                 # `held_out_parse` and `templates`
+    expander:AttentiveLstm, # Parse generator in evaluation mode
+    learner:SyntaxLearner,  # With its held-out pairs
+) -> dict:                  # `held_out_parse` and `templates`
     "Loss of the parse generator, and the share of templates that it keeps."
     names = ParsePieces(learner.prepared.facts['parse_pieces'])
     dev = cast(SyntaxArrays, learner.prepared.dev) # as `read_syntax` reads them

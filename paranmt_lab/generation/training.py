@@ -10,12 +10,13 @@ __all__ = ['GENERATOR_CARD', 'cross_entropy', 'LstmLearner', 'train_generator', 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..corpora.query import Corpus
 from ..engines.protocol import Decoding, length_limit
@@ -46,7 +47,7 @@ class LstmLearner(Seq2SeqLearner):
     folder_name = 'generator'
     config:GeneratorConfig
 
-    def build(self): return AttentiveLstm(self.config, self.vocabulary)
+    def build(self) -> nn.Module: return AttentiveLstm(self.config, self.vocabulary)
 
     def hold_pad(self): self.model.hold_pad()
 
@@ -60,9 +61,9 @@ class LstmLearner(Seq2SeqLearner):
         return cross_entropy(model(source_BS, target_BT), target_BT, model.pad, smoothing)
 
     def begin(self,
-        model:AttentiveLstm, # Network in evaluation mode
-        batch:list[Tensor],  # Of `Arrays.batch`
-    ):                       # Network that writes, and its reading of the sources
+        model:AttentiveLstm,        # Network in evaluation mode
+        batch:list[Tensor],         # Of `Arrays.batch`
+    ) -> tuple[AttentiveLstm, Any]: # Network that writes, and its reading of the sources
         "Begin to write in greedy search."
         return model, model.begin(batch[0], 1)
 

@@ -116,10 +116,10 @@ def defaults(
 
 # %% ../../nbs/0_ground/ground/02_fields.ipynb #2ecc1daa
 def build(
-    kind:type, # A dataclass, with parts or without
+    kind:type,    # A dataclass, with parts or without
     /,
-    **values,  # Its fields, those of parts by their own names
-) -> Any:      # A config of that kind
+    **values:Any, # Its fields, those of parts by their own names
+) -> Any:         # A config of that kind
     "Make a config of flat values."
     _check_names(kind, values)
     own = {}
@@ -138,10 +138,10 @@ def _check_names(kind, values):
 
 # %% ../../nbs/0_ground/ground/02_fields.ipynb #3f2831d8
 def alter(
-    config:Any, # A dataclass, with parts or without
+    config:Any,   # A dataclass, with parts or without
     /,
-    **values,   # New values, those of parts by their own names
-) -> Any:       # A copy with these values
+    **values:Any, # New values, those of parts by their own names
+) -> Any:         # A copy with these values
     "Copy a config with other values in some fields."
     _check_names(type(config), values)
     own = {name: x for name, x in values.items() if name in {f.name for f in fields(config)}}
@@ -258,7 +258,7 @@ class Imported:
         return getattr(import_module(f'paranmt_lab.{module}'), name)
 
     def __call__(self,
-        *arguments, # Of the function
-        **options,  # Of the function, by name
-    ):              # What the function returns
+        *arguments:Any, # Of the function
+        **options:Any,  # Of the function, by name
+    ) -> Any:           # What the function returns
         return self.target(*arguments, **options)

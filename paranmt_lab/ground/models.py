@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from .settings import Settings, safe_name, settings
 
@@ -233,8 +234,8 @@ def open_model(
     name:str,             # `KIND:NAME`, or the name of an encoder
     s:Settings|None=None, # Settings; None reads them
     gives:str='',         # Protocol or class that is needed, such as `Encoder` or `Translator`; empty takes any
-    **options,            # Options of the kind, such as `threads` of a translation engine
-):                        # The model, with an `identity`
+    **options:Any,        # Options of the kind, such as `threads` of a translation engine
+) -> Any:                 # The model, with an `identity`
     "Open a model by its name."
     row = _row(name, gives)
     return _call(row.opener, str(name), s or settings(), row.extra, **options)
@@ -263,7 +264,7 @@ def models_at_hand(
     gives:str,    # Protocol or class that is needed, such as `Encoder`
 ) -> dict[str, Path]: # Name with its kind to folder, in the order of `KINDS`
     "Models that a kind recognises by its marks; a folder that two kinds recognise is the first one's."
-    folders = {}
+    folders: dict[str, Path] = {}
     for kind, row in KINDS.items():
         if gives not in row.gives or not row.marks: continue
         for name, place in _folders(kind, s).items():

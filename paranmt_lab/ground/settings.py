@@ -53,15 +53,15 @@ class Settings:
     home: Path = HOME # Folder of `app.py`, the sample and the models that ship
 
     @property
-    def corpora(self): return self.workspace / 'corpora'
+    def corpora(self) -> Path: return self.workspace / 'corpora'
     @property
-    def runs(self): return self.workspace / 'runs'
+    def runs(self) -> Path: return self.workspace / 'runs'
     @property
-    def models(self): return self.workspace / 'models'
+    def models(self) -> Path: return self.workspace / 'models'
     @property
-    def shipped(self): return self.home / 'data'
+    def shipped(self) -> Path: return self.home / 'data'
     @property
-    def sample(self): return self.shipped / 'sample'
+    def sample(self) -> Path: return self.shipped / 'sample'
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #a347e387
 DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501', researchers='')

@@ -88,7 +88,8 @@ def seed_groups(
     runs:list[Run], # Runs
 ) -> dict[str, list[str]]: # Title to the names of at least two runs, the oldest first; no title is a run's name
     "Runs whose configs differ in the seed alone."
-    same, groups = {}, {}
+    same: dict[str, dict[str, str]] = {}
+    groups: dict[str, list[str]] = {}
     for run in sorted(runs, key=lambda run: (run.created, run.name)):
         rest = {k: v for k, v in run.config.items() if k not in ('name', 'seed')}
         if 'seed' in run.config:

@@ -57,7 +57,7 @@ class EarlyStopping:
         return is_better
 
     @property
-    def over(self): return self.waited >= self.patience
+    def over(self) -> bool: return self.waited >= self.patience
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #5ac7bceb
 class MovingAverage:
@@ -87,7 +87,8 @@ class WeightMean:
         share: float, # Share of all steps over which it is taken; 0: never
         total: int, # Steps of the training
     ):
-        self.share, self.total, self.tensors, self.taken = share, total, {}, 0
+        self.share, self.total, self.taken = share, total, 0
+        self.tensors: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def add(

@@ -15,6 +15,7 @@ import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -201,8 +202,8 @@ class Progress(Count):
         self.request = StopRequest(self.folder, self.display.console)
 
     def advance(self,
-        n:int=1,    # How many more are done
-        **figures,  # Named figures to show beside the count, such as the loss
+        n:int=1,       # How many more are done
+        **figures:Any, # Named figures to show beside the count, such as the loss
     ):
         "Count `n` more and show the latest figures."
         self.add(n, figures)

@@ -50,8 +50,8 @@ def _figures(line:str) -> dict|None:
 class Metrics(RunFolder):
     "The figures of a run by step, in `metrics.jsonl`."
     def log(self,
-        step:int,  # Step (or pair, or epoch) that the figures belong to
-        **metrics, # Named figures
+        step:int,      # Step (or pair, or epoch) that the figures belong to
+        **metrics:Any, # Named figures
     ):
         "Append figures to `metrics.jsonl`."
         line = json.dumps(dict(step=step, time=round(time.time(), 3), **metrics)) + '\n'
@@ -141,7 +141,7 @@ class Checkpoints(RunFolder):
 class Facts(RunFolder):
     "How a run began and ended, from its files."
     def finish(self,
-        **facts, # What to tell about the finished run
+        **facts:Any, # What to tell about the finished run
     ):
         "Mark the run as finished."
         now, path = provenance(), self.folder / 'started.json'
@@ -193,7 +193,7 @@ class Notes(RunFolder):
 
     def write_note(self,
         text:str, # The note; empty takes it away
-    ):
+    ) -> None:
         "Write a note about the run, in place of the one before."
         text, path = text.strip(), self.folder / 'note.txt'
         if len(text) > LONGEST_NOTE:

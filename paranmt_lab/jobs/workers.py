@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import active_children, get_context, parent_process
@@ -78,18 +78,18 @@ def _do(f, args, options):
 class Workers(ProcessPoolExecutor):
     "Worker processes; `processes` are those that were started."
     def __init__(self,
-        *args, # Arguments of a process pool
+        *args:Any, # Arguments of a process pool
     ):
         super().__init__(*args)
         self._others = set(active_children())
-        self.processes = set()
+        self.processes: set = set()
 
     def submit(self,
-        f:Callable, # Function of a module
+        f:Callable,    # Function of a module
         /,
-        *args,      # Its arguments
-        **options,  # Its arguments by name
-    ):              # A future: its result, or the error of the task or of the worker's beginning
+        *args:Any,     # Its arguments
+        **options:Any, # Its arguments by name
+    ) -> Future:       # A future: its result, or the error of the task or of the worker's beginning
         "Let a worker call a function; where none is idle, a process is started, while there are too few."
         future = super().submit(_do, f, args, options)
         self.processes |= set(active_children()) - self._others
@@ -100,7 +100,7 @@ class Workers(ProcessPoolExecutor):
 def worker_pool(
     n:int,                    # Processes
     start:Callable|None=None, # Called in each at its beginning; a function of a module
-    *args,                    # Arguments of that
+    *args:Any,                # Arguments of that
 ) -> Iterator[Workers]:       # Takes functions of modules by `submit`
     "Worker processes that ignore Ctrl-C and end with their parent; a second Ctrl-C does not wait for them."
     with Workers(n, get_context('spawn'), _begin, (start, args)) as pool:
@@ -143,7 +143,8 @@ def in_processes(
     tick:Callable=lambda: None, # Called at least every second
 ) -> Iterator[Any]:      # Results as they come
     "Run tasks in processes of this machine, no more of them begun than there are processes."
-    tasks, running = iter(tasks), set()
+    tasks = iter(tasks)
+    running: set[Future] = set()
     with worker_pool(n, start, *args) as pool:
         while True:
             while len(running) < n and not stopping() and (task := next(tasks, None)) is not None:
@@ -198,7 +199,12 @@ def places(
 # %% ../../nbs/0_ground/jobs/04_workers.ipynb #f82e63ae
 class _Worker:
     "The class of an actor."
-    def __init__(self, start, args): self.error = error_of(start, args)
+    def __init__(self,
+        start:Callable|None, # Called at the beginning; a function of a module
+        args:tuple,          # Its arguments
+    ):
+        self.error = error_of(start, args)
+
     def work(self,
         f:Callable, # Function of a task
         task:tuple, # Its arguments

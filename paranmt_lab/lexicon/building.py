@@ -94,7 +94,7 @@ def _pairs_task(folder, corpus, conditions, number):
     table = merged_range(runs, low, high, conditions.least)
     write_table(table, _part(folder / 'pairs', number), row_group_size=100_000)
 
-_vocabularies = {}  # of this process: folder to its words and their numbers
+_vocabularies: dict[Path, dict[str, int]] = {}  # of this process: folder to its words and their numbers
 _TASKS = dict(words=_words_task, runs=_run_task, pairs=_pairs_task)
 
 def _task(folder, corpus, conditions, stage, number):
@@ -125,7 +125,7 @@ def _stage(folder, corpus, conditions, stage, numbers, workers, progress, weight
 # %% ../../nbs/3_judging/lexicon/03_building.ipynb #1d468137
 def _tally(folder):
     "Pairs that were read, kept and dropped, over all shards."
-    tally = Counter()
+    tally: Counter[str] = Counter()
     for path in (folder / 'building/words').glob('part-*.parquet'):
         tally.update(json.loads(pq.read_schema(path).metadata[b'tally']))
     return {key: tally[key] for key in ('read', 'kept', 'one_sided', 'low_score', 'too_long', 'units')}

@@ -89,10 +89,10 @@ class Lexicon:
         return self.facts['counts'].get('units', self.facts['counts']['kept'])
 
     def query(self,
-        sql:str,             # Query over `pairs`
+        sql:str,               # Query over `pairs`
         values:dict|None=None, # Of its `$name`
-        **tables,            # Arrow tables that it may name
-    ) -> pd.DataFrame:       # The answer
+        **tables:pa.Table,     # Arrow tables that it may name
+    ) -> pd.DataFrame:         # The answer
         "Ask the counts; safe from several threads."
         with self._con.cursor() as con:
             for name, table in tables.items(): con.register(name, table)

@@ -55,21 +55,20 @@ def _numbered(file, path):
 
 # %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #687fdf41
 BLOCK = 500_000  # lines
+_ENTRIES = pa.schema([('first', pa.string()), ('second', pa.string()), ('score', pa.float64()), ('line', pa.int64())])
 
 def _blocks(path) -> Iterator[pa.Table]:
     "Entries of a file in blocks: first, second, score, line."
     opener = gzip.open if path.suffix == '.gz' else open
-    columns = first, second, scores, lines = [], [], [], []
-    table = lambda: pa.table(dict(first=pa.array(first, pa.string()), second=pa.array(second, pa.string()),
-                                  score=pa.array(scores, pa.float64()), line=pa.array(lines, pa.int64())))
+    columns: dict[str, list] = {name: [] for name in _ENTRIES.names}
     with opener(path, 'rt', encoding='utf-8', errors='strict') as file:
         for number, line in _numbered(file, path):
             if entry := _entry(line, f'{path}:{number}'):
-                for column, value in zip(columns, (*entry, number)): column.append(value)
-            if len(lines) == BLOCK:
-                yield table()
-                for column in columns: column.clear()
-    yield table()
+                for column, value in zip(columns.values(), (*entry, number)): column.append(value)
+            if len(columns['line']) == BLOCK:
+                yield pa.table(columns, schema=_ENTRIES)
+                for column in columns.values(): column.clear()
+    yield pa.table(columns, schema=_ENTRIES)
 
 # %% ../../nbs/3_judging/lexicon/04_ppdb.ipynb #2ad6c751
 def import_ppdb(

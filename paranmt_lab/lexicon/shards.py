@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -110,7 +111,8 @@ def shard_words(
     conditions:Conditions, # Which pairs count
 ) -> pa.Table:             # word, references, translations: how many units hold it; the tally as metadata
     "Count the units that hold each word."
-    numbers, tally = {}, Counter()
+    numbers: dict[str, int] = {}
+    tally: Counter[str] = Counter()
     number = lambda token: numbers.setdefault(token, len(numbers)) if is_word(token) else -1
     *sides, bounds = shard_sides(corpus, shard, conditions, number, tally)
     counts = np.array([word_counts(side, len(numbers), bounds) for side in sides])
@@ -202,7 +204,7 @@ def merged_range(
 def write_table(
     table:pa.Table, # What to write
     path:Path,      # File
-    **options,      # Options of the Parquet file
+    **options:Any,  # Options of the Parquet file
 ):
     "Write a table, whole or not at all."
     with atomic(path) as part: pq.write_table(table, part, **(dict(compression='zstd') | options))

@@ -23,7 +23,9 @@ def word_counts(
     owners:np.ndarray,   # int[n], cluster of each, from 0
 ) -> tuple[np.ndarray, list[str]]: # float [clusters, words] distinct sentences with each word; and the words
     "In how many distinct sentences of each cluster each word occurs."
-    numbers, clusters, columns = {}, [], []
+    numbers: dict[str, int] = {}
+    clusters: list[int] = []
+    columns: list[int] = []
     for text, owner in dict.fromkeys(zip(texts, owners.tolist())):
         words = {word for word in tokenize(text) if len(word) > 1 and word.replace('-', '').isalnum()}
         columns += [numbers.setdefault(word, len(numbers)) for word in sorted(words)]

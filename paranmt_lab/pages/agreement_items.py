@@ -143,7 +143,7 @@ def disputed_at(
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #3724055d
 def show_disputes(
     subject:Subject, # Campaign, scale, moment and reader
-):
+) -> None:
     "The view of items in dispute: a table, and everything about the item that is chosen."
     show_outcome()
     items = soon(disputed_at, *subject.key, subject.scale, what='Comparing the marks of each item')
@@ -236,7 +236,7 @@ def _estimate(table, labels, scale):
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #5e3ab71c
 def show_table3(
     subject:Subject, # Campaign, scale and moment
-):
+) -> None:
     "The view of Table 3."
     in_address('of', 'all', one_of(list(BASES), 'basis'))
     of = st.segmented_control('Shares of', list(BASES), key='of', required=True, format_func=BASES.get,
@@ -338,7 +338,7 @@ def _show_curve(proposal, names, measure):
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #cf8319f0
 def show_next(
     subject:Subject, # Campaign, moment and reader
-):
+) -> None:
     "The view of next pairs: the curve, and one click for fifty more."
     folder = subject.s.corpora / subject.plan.corpus
     if not subject.plan.corpus or not folder.is_dir(): return st.info(_NO_CORPUS, icon=':material/inbox:')

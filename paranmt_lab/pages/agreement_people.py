@@ -171,23 +171,23 @@ def show_outcome():
 TWO = ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal') # Coefficients by pair of raters
 
 def coefficients(
-    url:str,              # URL of the annotation database
-    campaign:str,         # Name of the campaign
-    event:int,            # Number of its last event
+    url:str,               # URL of the annotation database
+    campaign:str,          # Name of the campaign
+    event:int,             # Number of its last event
     names:tuple[str, ...], # Coefficients
-    resamples:int=1000,   # For the intervals; 0 gives none
-):                        # As of `agreement_table`
+    resamples:int=1000,    # For the intervals; 0 gives none
+) -> pd.DataFrame:         # As of `agreement_table`
     "Coefficients by scale and stratum, from the counts of label patterns."
     log = open_log(url)
     return agreement_table(label_patterns(log, campaign), names, stratum_weights(log, campaign), resamples=resamples)
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #e979cc1d
 def pair_coefficients(
-    url:str,      # URL of the annotation database
-    campaign:str, # Name of the campaign
-    event:int,    # Number of its last event
-    scale:str,    # strength or fluency
-):                # As of `by_pair`
+    url:str,       # URL of the annotation database
+    campaign:str,  # Name of the campaign
+    event:int,     # Number of its last event
+    scale:str,     # strength or fluency
+) -> pd.DataFrame: # As of `by_pair`
     "Coefficients by pair of raters."
     return by_pair(first_ratings(url, campaign, event), scale, TWO)
 
@@ -220,12 +220,12 @@ COEFFICIENT_CHOICES = ('percent', 'alpha ordinal', 'AC2')
 _WEIGHTS_REMARK = '*all* weights each stratum by the pairs of the corpus that it represents.'
 _COUNTS_REMARK = '*all* counts every item the same, since a stratum has no weight.'
 
-def _by_stratum(subject):
+def _by_stratum(subject:Subject) -> bool:
     "Coefficients by stratum; returns whether there are ratings."
     in_address('coefficients', list(COEFFICIENT_CHOICES), some_of(list(COEFFICIENTS), 'coefficient'))
     names = tuple(st.multiselect('Coefficients', list(COEFFICIENTS), key='coefficients')) or COEFFICIENT_CHOICES
     table = soon(coefficients, *subject.key, names, what='Resampling the items for the intervals')
-    if table is None: table = coefficients(*subject.key, names=names, resamples=0)
+    if table is None: table = coefficients(*subject.key, names, 0)
     table = table[table.scale == subject.scale]
     if not len(table):
         st.info('There are no ratings yet.', icon=':material/hourglass:')
@@ -243,7 +243,7 @@ def _by_stratum(subject):
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #8997db44
 def show_coefficients(
     subject:Subject, # Campaign, scale and moment
-):
+) -> None:
     "The view of coefficients, by stratum and by pair of people."
     if not _by_stratum(subject): return
     st.markdown('#### Agreement by pair of raters')
@@ -411,7 +411,7 @@ def _gold(subject):
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #843c1c49
 def show_raters(
     subject:Subject, # Campaign, scale and moment
-):
+) -> None:
     "The view of raters: confusion, drift, bias, and agreement with gold and with oneself."
     if (names := soon(rater_names_at, *subject.key, what='Reading the ratings')) is None: return
     if len(names) < 2:

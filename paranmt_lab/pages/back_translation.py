@@ -320,7 +320,7 @@ HOW = '''
 VIEWS = ('A corpus', 'Two engines', 'A sentence of your own')
 
 @page_view
-def page():
+def page() -> None:
     "The page of back-translation."
     s = settings()
     st.title('Back-translation')

@@ -10,6 +10,7 @@ __all__ = ['SCORER', 'MOST_LIVE', 'WAYS', 'choose_scorer', 'translation_scores',
 import secrets
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -34,7 +35,7 @@ from paranmt_lab.components.parts import (
 from ..components.reading import AGAINST, READ, output_list
 from ..corpora.layout import list_corpora
 from ..corpora.query import Corpus
-from ..engines.protocol import Decoding, model_language
+from ..engines.protocol import Decoding, Translator, model_language
 from ..filters.scoring import score_texts
 from ..ground.models import identity_of, models_at_hand, open_model
 from ..ground.settings import Settings, settings
@@ -44,9 +45,9 @@ from ..translate.reading import best_beside, compare_means
 SCORER = 'model:paraphrase-scorer' # Encoder that scores, where the reader chooses no other
 
 def choose_scorer(
-    s:Settings, # Settings
-    place=st,   # Where the choice is drawn
-) -> str:       # Name of an encoder; empty where there is none
+    s:Settings,   # Settings
+    place:Any=st, # Where the choice is drawn
+) -> str:         # Name of an encoder; empty where there is none
     "The encoder that compares a translation with its reference."
     names = list(models_at_hand(s, 'Encoder'))
     if not names: return ''
@@ -130,7 +131,7 @@ def translators(
 def open_engine(
     name:str,    # Of `translators`
     stamp:float, # Of its file: a model that was written again is opened again
-):               # The engine
+) -> Translator: # The engine
     "A translation model that stays in memory; two at most."
     return open_model(name, settings(), 'Translator')
 
@@ -215,15 +216,16 @@ def _points(pairs, columns, names):
 @page_part
 def _texts(pairs, columns):
     "Both translations in full, in a chosen order."
-    orders = {'as drawn': None, **{f'{name}: {word} better': (name, sign) for name in columns
-                                   for word, sign in (('second', -1), ('first', 1))}}
-    in_address('order', 'as drawn', one_of(list(orders), 'order'))
+    by_gap = {f'{name}: {word} better': (name, sign) for name in columns
+              for word, sign in (('second', -1), ('first', 1))}
+    orders = ['as drawn', *by_gap]
+    in_address('order', 'as drawn', one_of(orders, 'order'))
     in_address('against', AGAINST[0], one_of(AGAINST, 'text'))
     left, right = st.columns(2)
-    order = left.selectbox('Order', list(orders), key='order')
+    order = left.selectbox('Order', orders, key='order')
     against = right.segmented_control('Marks are differences to', AGAINST, key='against', required=True)
-    if orders[order]:
-        name, sign = orders[order]
+    if order in by_gap:
+        name, sign = by_gap[order]
         gaps = sign * (pairs[columns[name][1]] - pairs[columns[name][0]])
         pairs = pairs.loc[gaps.sort_values(kind='stable').index]
     show_list('outputs', output_list(pairs, columns, against))
@@ -235,10 +237,10 @@ WAYS = ('two corpora', 'two engines') # Origins of the translations
 
 @page_part
 def two_engines(
-    corpus:Corpus, # The corpus that the reader chose
+    corpus:Corpus,             # The corpus that the reader chose
     manifests:dict[str, dict], # Back-translated corpora, name to manifest
-    s:Settings,    # Settings
-):
+    s:Settings,                # Settings
+) -> None:
     "The same sources by two engines."
     in_address('way', WAYS[0] if of_same_bitext(corpus.name, manifests) else WAYS[1], one_of(WAYS, 'way'))
     left, right = st.columns([1, 1], vertical_alignment='bottom')

@@ -126,7 +126,7 @@ def _progress(job):
 def offer_map(
     pairs:int,     # Pairs that the map will have
     map_key:tuple, # Folder of the corpus, encoder, stamp, pairs at most, seed and sides
-):
+) -> None:
     "The progress of a map that is being made, or a button that makes it."
     worker, jobs = _jobs()
     job = jobs.get(map_key)
@@ -418,7 +418,7 @@ HOW = '''
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #ff1bef2b
 @page_view
-def page():
+def page() -> None:
     "The page of the embedding map."
     s = settings()
     st.title('Embedding map')

@@ -7,12 +7,13 @@ __all__ = ['LABELS', 'MOST', 'HOW', 'curves_of', 'calibrations', 'moved_ranges',
 
 # %% ../../nbs/6_showing/pages/07_filters.ipynb #6444f8ba
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import altair as alt
 import pandas as pd
 import streamlit as st
 
-from ..browsing.crossfilter import code_range, window_beside
+from ..browsing.crossfilter import Crossfilter, code_range, window_beside
 from ..charts.annotation import calibration_charts
 from ..charts.base import cited, label
 from ..charts.scores import domain_shares, filter_histogram
@@ -56,6 +57,9 @@ from ..ground.settings import settings
 from ..ground.wording import amount
 from .score_ranges import no_measure
 
+if TYPE_CHECKING:
+    from paranmt_lab.calibration.model import Calibration
+
 # %% ../../nbs/6_showing/pages/07_filters.ipynb #da173c58
 LABELS = {'strong': 'strength 3', 'fluent': 'fluency 3'}
 
@@ -63,10 +67,10 @@ LABELS = {'strong': 'strength 3', 'fluent': 'fluency 3'}
 def _opened(name, checksum): return open_model(name, settings(), 'Calibration')
 
 def curves_of(
-    calibration,            # Opened calibration
-    target:str,             # `strong` or `fluent`
-    measures:Sequence[str], # Measures of the page
-) -> alt.ConcatChart:       # Three charts a row
+    calibration:'Calibration', # Opened calibration
+    target:str,                # `strong` or `fluent`
+    measures:Sequence[str],    # Measures of the page
+) -> alt.ConcatChart:          # Three charts a row
     "The reliability diagram, then the curve of each measure of the page that the calibration uses."
     charts = calibration_charts(calibration, target, width=220)
     names = ['reliability', *(m for m in measures if m in charts)]
@@ -76,7 +80,7 @@ def curves_of(
 @page_part
 def calibrations(
     measures:Sequence[str], # Measures of the page
-):
+) -> None:
     "Show the curves of a calibration for the measures of the page."
     names = list(models_at_hand(settings(), 'Calibration'))
     if not names: return
@@ -207,9 +211,9 @@ def _in_words(r):
     return f"{label(r.measure)}{above}{'' if r.high is None else f' up to {r.high:g}'}"
 
 def moved_ranges(
-    filters,           # The crossfilter
-    ranges:list,       # Ranges of the address
-) -> str:              # Empty if no threshold had to move
+    filters:Crossfilter, # The crossfilter
+    ranges:list,         # Ranges of the address
+) -> str:                # Empty if no threshold had to move
     "Note about thresholds that were moved to a position of their slider."
     both = [(r, range_at(filters.axes[r.measure], placed(filters.axes[r.measure], r))) for r in ranges]
     ends = [(_in_words(r), _in_words(at) if at else 'no bound') for r, at in both]
@@ -265,7 +269,7 @@ HOW = '''
 '''
 
 @page_view
-def page():
+def page() -> None:
     "The page of filters."
     s = settings()
     st.title('Filters')

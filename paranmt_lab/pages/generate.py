@@ -8,6 +8,7 @@ __all__ = ['METHODS', 'MOST_TEMPLATES', 'SCORER', 'FOREIGN', 'WORDS', 'HOW', 'ma
 
 # %% ../../nbs/6_showing/pages/19_generate.ipynb #5feb0225
 import difflib
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -134,7 +135,7 @@ def _template_of(row):
     return f' · has {target}' if row.match else f' · asked for {target}, has {real}'
 
 def caption_of(
-    row,            # Row of the paraphrases
+    row:Any,        # Row of the paraphrases
     value:float,    # Similarity of both sentences
     sentence:str,   # The sentence
 ) -> str:           # Markdown
@@ -191,7 +192,7 @@ def save_or_send_pairs(
     request:Request,    # A request
     engine:dict,        # Identity of the engine
     rows:pd.DataFrame,  # Of `paraphrases`
-):
+) -> None:
     "Two forms: pairs in a corpus, and a campaign of them; each with its command."
     s = settings()
     name = st.text_input('Corpus', 'generated', key='pairs_corpus', max_chars=100,

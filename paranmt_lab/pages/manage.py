@@ -123,7 +123,7 @@ def _campaigns(data):
         return backup_campaigns(path)
 
 @page_part
-def show_restore():
+def show_restore() -> None:
     "Restore a campaign from a backup."
     with st.expander('Restore a campaign from a backup', icon=':material/settings_backup_restore:', key='restoring'):
         message, problem = st.session_state.pop('outcome_of_restore', ('', ''))

@@ -82,7 +82,7 @@ def flag_button(
     of:tuple[int, str],    # Pair and side of the probe
     other:tuple[int, str], # Pair and side of its negative
     context:dict,          # Further facts of the event: the sentences, their cosines, M
-):
+) -> None:
     "A button and key that flag the current negative, or withdraw the flag."
     corpus, who = run.config['corpus'], signed_in(must=False)
     try: now = is_flagged(flags(s, corpus), of, other)
@@ -206,12 +206,12 @@ def choose_second(
 # %% ../../nbs/6_showing/pages/14_negatives_false.ipynb #b97ea355
 @page_part
 def show_false_negatives(
-    s,           # Settings
+    s:Settings,    # Settings
     request:tuple, # All that decides the mega-batch and its mining, and can be compared
-    pairs:int,   # Pairs of it
-    second:str,  # Of `choose_second`
+    pairs:int,     # Pairs of it
+    second:str,    # Of `choose_second`
     mega_batch:Callable[[], tuple[tuple, dict]], # Gives the sentences of both sides, and arguments of `second_opinions`
-):
+) -> None:
     "How often negatives are false, by M."
     st.subheader('How often negatives are false, by M')
     in_address('above', .9, one_of(ABOVE, 'threshold'))

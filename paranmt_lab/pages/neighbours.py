@@ -134,7 +134,7 @@ HOW = '''
 '''
 
 @page_view
-def page():
+def page() -> None:
     "The page of neighbours."
     s = settings()
     st.title('Neighbours')

@@ -118,7 +118,7 @@ def dotted(
     prefix:str='',   # Before each key
 ) -> dict[str, str]: # Dotted key to text
     "Nested facts as a flat list."
-    texts = {}
+    texts: dict[str, str] = {}
     for k, v in facts.items():
         if isinstance(v, dict) and v and len(v) <= 40: texts |= dotted(v, f'{prefix}{k}.')
         else: texts[f'{prefix}{k}'] = legible(f'{len(v):,} entries' if isinstance(v, dict) and v else str(v))

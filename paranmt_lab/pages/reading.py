@@ -8,6 +8,7 @@ __all__ = ['MOST', 'PINS', 'same_source', 'Search', 'search_ids', 'label_remarks
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #6c03369e
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,8 @@ class Search:
         pairs:PairFilter=EVERY, # Pairs that the filter of the page keeps
         n:int=100,       # Pairs wanted; the search ends with them
     ):
-        self.ids, self.share, self.ended = [], 0., threading.Event()
+        self.ids: list[int] = []
+        self.share, self.ended = 0., threading.Event()
         self.error: Exception | None = None
         self.found = threading.Event()
         args = corpus, words, measure, low, high, pairs, n
@@ -107,7 +109,7 @@ def _searching(search, count):
 def search_ids(
     corpus:Browsing, # A corpus
     state:str,       # Its state
-    *of,             # Further arguments of `Search`
+    *of:Any,         # Further arguments of `Search`
 ) -> tuple[np.ndarray, bool]: # int64[found so far], and whether the search has ended
     "Finds of a search; a line says how far it is."
     search = _search(str(corpus.folder), state, *of)

@@ -128,7 +128,8 @@ def read_all(
     files:dict[str, Path], # Of `result_files`
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]: # Name to results of one system, and name to what is wrong
     "Read files of results; a file may hold several systems."
-    results, wrong = {}, {}
+    results: dict[str, pd.DataFrame] = {}
+    wrong: dict[str, str] = {}
     for name, file in files.items():
         try: frame = current_results(file)
         except Exception as e:
@@ -420,7 +421,7 @@ HOW = '''
 '''
 
 @page_view
-def page():
+def page() -> None:
     "The page of results."
     s = settings()
     st.title('Results')

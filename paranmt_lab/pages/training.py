@@ -11,8 +11,9 @@ __all__ = ['MOST', 'STYLES', 'FORMATS', 'FIGURES', 'OVER', 'SEEDS', 'ROW_FILES',
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 
@@ -72,7 +73,7 @@ STYLES = 'styles.json' # File beside the runs: identity of a run to the number o
 
 def _identities(runs):
     "When each run was made, and its config without the name, which may change; a copy has its name besides."
-    identities = {}
+    identities: dict[str, str] = {}
     for run in runs:
         identity = f"{run.created} {fingerprint({k: v for k, v in run.config.items() if k != 'name'})}"
         identities[run.name] = f'{identity} {run.name}' if identity in identities.values() else identity
@@ -93,7 +94,7 @@ def style_numbers(
     lines = {line: groups.get(line, [line]) for line in (group_of.get(run.name, run.name) for run in oldest_first)}
     old = {line: min((places[identities[name]] for name in names if identities[name] in places), default=None)
            for line, names in lines.items()}
-    numbers = {}
+    numbers: dict[str, int] = {}
     for line in sorted(lines, key=lambda line: old[line] is None):  # those that have a number first
         number = _free_number(old[line], set(numbers.values()), places)
         numbers |= {name: number for name in lines[line]}
@@ -128,7 +129,7 @@ def styles_of(
 def last_of(
     metrics:pd.DataFrame, # Of one run
     figure:str,           # Name of a column
-):                        # The last value, None where there is none
+) -> float|None:          # The last value, None where there is none
     "The latest value of a figure."
     values = metrics[figure].dropna() if figure in metrics else pd.Series()
     return values.iloc[-1] if len(values) else None
@@ -191,13 +192,13 @@ def development_sets(
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #ccf662ab
 def curve(
-    metrics:pd.DataFrame, # Of `compared`
-    figure:str,           # Which figure
-    runs:list[str],       # Runs, in the order of the legend
-    x:str='step',         # Horizontal axis: step, epoch, seconds
-    window:int=0,         # Lines in the running mean; 0: by the number of lines of each run
-    **looks,              # Further options of `training_curve`: styles, groups, best
-):                        # The chart, or None where there is nothing to draw
+    metrics:pd.DataFrame,    # Of `compared`
+    figure:str,              # Which figure
+    runs:list[str],          # Runs, in the order of the legend
+    x:str='step',            # Horizontal axis: step, epoch, seconds
+    window:int=0,            # Lines in the running mean; 0: by the number of lines of each run
+    **looks:Any,             # Further options of `training_curve`: styles, groups, best
+) -> alt.TopLevelMixin|None: # The chart, or None where there is nothing to draw
     "One figure of several runs."
     if x not in metrics or figure not in metrics: return None
     there = metrics.assign(**{figure: numeric_figures(metrics).get(figure),
@@ -408,7 +409,7 @@ HOW = '''
 '''
 
 @page_view
-def page():
+def page() -> None:
     "The page of trainings."
     s = settings()
     st.title('Training')

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..ground.models import device_of, split_name
 from ..ground.settings import Settings
@@ -116,9 +117,9 @@ class LinkParser:
 
 # %% ../../nbs/1_models/parsing/02_parsers.ipynb #2763bb58
 def open_link(
-    name:str,   # `link:LANGUAGE`, or `link:LANGUAGE:whole` for trees of every word
-    s:Settings, # Settings
-    **options,  # Of `LinkParser`
+    name:str,      # `link:LANGUAGE`, or `link:LANGUAGE:whole` for trees of every word
+    s:Settings,    # Settings
+    **options:Any, # Of `LinkParser`
 ) -> LinkParser: # The parser
     "Open Link Grammar for a language."
     language, _, whole = split_name(name)[1].partition(':')
@@ -127,8 +128,8 @@ def open_link(
 
 # %% ../../nbs/1_models/parsing/02_parsers.ipynb #a8536fb1
 def converted_tree(
-    node,    # Node of Stanza's tree, with `label` and `children`
-) -> Tree:   # The same
+    node:Any, # Node of Stanza's tree, with `label` and `children`
+) -> Tree:    # The same
     "A tree of Stanza as ours."
     children = [c.label if not c.children else converted_tree(c) for c in node.children]
     return Tree(node.label, tuple(children))
@@ -167,9 +168,9 @@ class StanzaParser:
 
 # %% ../../nbs/1_models/parsing/02_parsers.ipynb #4569e687
 def open_stanza(
-    name:str,   # `stanza:LANGUAGE`
-    s:Settings, # Settings
-    **options,  # Of `StanzaParser`
+    name:str,      # `stanza:LANGUAGE`
+    s:Settings,    # Settings
+    **options:Any, # Of `StanzaParser`
 ) -> StanzaParser: # The parser
     "Open Stanza for a language."
     return StanzaParser(split_name(name)[1], device_of(s), **options)

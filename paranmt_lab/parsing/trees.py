@@ -17,9 +17,11 @@ class Tree(NamedTuple):
     children: tuple  # Constituents in order; for a word its text alone
 
     @property
-    def is_word(self): return len(self.children) == 1 and isinstance(self.children[0], str)
+    def is_word(self) -> bool: return len(self.children) == 1 and isinstance(self.children[0], str)
 
-    def words(self): return list(self.children) if self.is_word else [w for c in self.children for w in c.words()]
+    def words(self) -> list[str]:
+        if self.is_word: return list(self.children)
+        return [w for c in self.children for w in c.words()]
 
 # %% ../../nbs/1_models/parsing/01_trees.ipynb #7d6e8d89
 _PIECE = re.compile(r'[()]|[^\s()]+')
@@ -29,7 +31,7 @@ def read_tree(
     word:Callable|None=None, # From a bare word to its `Tree`, or to None to leave it out; None: of a treebank
 ) -> Tree|None:              # The outermost constituent; None where all its words were left out
     "Read a tree in brackets."
-    open_ones = [[]]
+    open_ones: list[list] = [[]]
     for place in _PIECE.finditer(text):
         piece, outside = place[0], len(open_ones) == 1
         if outside and (piece != '(' or open_ones[0]): raise ValueError(_where(text, place.start()))

@@ -37,7 +37,7 @@ def _thing(kind, name, facts='', key=None, state=''): return Thing(f'{kind}:{key
 # %% ../../nbs/4_measuring/project/01_lineage.ipynb #e5d1c3a2
 def _measure_groups(corpus):
     "Model ('' for none) to the measures that it computed."
-    groups = {}
+    groups: dict[str, list[str]] = {}
     for measure in corpus.measures():
         name, _, model = measure.partition('@')
         groups.setdefault(model, []).append(name)

@@ -35,7 +35,7 @@ def numbered(
     n:int=1,                      # Items of an n-gram
 ) -> Packed:                      # Numbers of the n-grams of each sentence
     "Number the n-grams of sentences."
-    numbers = {}
+    numbers: dict[str, int] = {}
     packed = pack([numbers.setdefault(item, len(numbers)) for item in items] for items in sentences)
     ids, place = packed.ids.astype(np.int64), np.arange(len(packed.ids))
     left = np.repeat(packed.offsets[1:], packed.lengths) - place  # items from here to the end of the sentence

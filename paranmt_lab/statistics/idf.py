@@ -69,7 +69,8 @@ def text_counts(
 ) -> WordCounts:              # Shares of these units
     "Count the words of texts."
     if unit not in ('sentences', 'words'): raise ValueError(f'unit = {unit!r}, expected sentences or words')
-    counts, units = Counter(), 0
+    counts: Counter[str] = Counter()
+    units = 0
     for text in texts:
         tokens = words(text or '')
         counts.update(set(tokens) if unit == 'sentences' else tokens)

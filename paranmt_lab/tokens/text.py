@@ -184,7 +184,7 @@ def _is_text(token):
 
 def _frequent(sentences, min_count):
     "Tokens that are text, with their counts, by falling count."
-    counter = Counter()
+    counter: Counter[str] = Counter()
     for tokens in sentences: counter.update(tokens)
     rows = [(t, n) for t, n in counter.items() if n >= min_count and _is_text(t)]
     return sorted(rows, key=lambda p: (-p[1], p[0]))
@@ -222,7 +222,7 @@ class Packed:
     ):     # [tokens] int32, its rows
         return self.ids[self.offsets[i]:self.offsets[i + 1]]
     @property
-    def lengths(self): return np.diff(self.offsets)
+    def lengths(self) -> np.ndarray: return np.diff(self.offsets)
 
 # %% ../../nbs/0_ground/tokens/01_text.ipynb #5d06b9ea
 def pack(

@@ -206,7 +206,8 @@ class EncodingJob(VectorsOfPairs):
         count:int,        # Number of distinct sentences encoded before
     ) -> Iterator[list[str]]: # Pieces of distinct sentences, in the order of their numbers
         "The sentences that remain to be encoded."
-        at, piece = 0, []
+        at = 0
+        piece: list[str] = []
         for batch in usable(self.corpus, self.ids, self.columns):
             for k, sentence in enumerate(sides(batch), at):
                 if rows[k] != count + len(piece): continue

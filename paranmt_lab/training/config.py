@@ -186,7 +186,7 @@ def train_config(
     name:str,      # Name of the run
     corpus:str,    # Name of the corpus of pairs
     preset:str='', # Key of `PRESETS`, which gives the values of all fields left out
-    **values,      # Fields of the parts, by their names
+    **values:Any,  # Fields of the parts, by their names
 ) -> TrainConfig:  # Its config
     "The config of an experiment."
     if preset and preset not in PRESETS:

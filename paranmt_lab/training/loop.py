@@ -226,7 +226,7 @@ def plan_of(
 @contextmanager
 def torch_threads(
     threads: int, # `workers` of the settings, since a training run is one process
-):
+) -> Iterator[None]:
     "Set the number of threads of torch and the kernels within the block, and restore it afterwards."
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

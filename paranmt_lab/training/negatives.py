@@ -7,7 +7,7 @@ __all__ = ['BITS', 'ROUNDING', 'STRETCH', 'BLOCK', 'SMALL', 'Opinion', 'Screen',
            'mine_compiled', 'pair_cosines', 'admission_of', 'hardest_negatives']
 
 # %% ../../nbs/5_learning/training/03_negatives.ipynb #45f83ead
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import cast
@@ -79,7 +79,7 @@ class Screen:
         self.left[:, d + 2], self.left[:, d + 3] = high, low
 
     @property
-    def place(self): return np.argsort(self.order)  # of each pair
+    def place(self) -> np.ndarray: return np.argsort(self.order)  # of each pair
 
 # %% ../../nbs/5_learning/training/03_negatives.ipynb #54f002aa
 def half_is_fast() -> bool:  # Whether the processor multiplies bfloat16 itself
@@ -228,7 +228,11 @@ BLOCK = 256  # rows
 
 class _Miner:
     "Candidates that one thread has found."
-    def __init__(self, screens, dtype, groups):
+    def __init__(self,
+        screens:Sequence[Screen], # Of both sides
+        dtype:torch.dtype,        # Precision of the first look
+        groups:tuple,             # Of `_groups`
+    ):
         self.screens, self.groups, self.n = screens, groups, len(groups[0])
         self.shares = errors(dtype, screens[0].unit_nd.shape[1])
         self.best, self.at = np.full((2, self.n), -np.inf), np.full((2, self.n), -1)  # by place

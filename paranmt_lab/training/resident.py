@@ -7,6 +7,7 @@ __all__ = ['Sentences', 'Resident', 'encode', 'room_for', 'play', 'learn', 'mega
 
 # %% ../../nbs/5_learning/training/11_resident.ipynb #b11c0a65
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +79,8 @@ class Resident:
     ):
         self.weights, self.sentences, self.joined = list(weights), list(sentences), combination
         self.margin, self.sides, self.batch = margin, sides, batch
-        self.device, self.steps, self.graphs = self.weights[0].device, 0, {}
+        self.device, self.steps = self.weights[0].device, 0
+        self.graphs: dict[tuple, Any] = {}
         self.rates = np.atleast_1d(np.asarray(rates, np.float64))
         on_gpu, zero = self.device.type == 'cuda', torch.zeros((), device=self.device)
         rate = zero.clone() if on_gpu else 0.0
@@ -158,7 +160,7 @@ def _record(learner, rooms):
 def play(
     learner:Resident,       # Whose `who` and `count` are set
     rooms:tuple[int, ...],  # Padded size of each feature
-):
+) -> None:
     "One step: replayed from a graph on a GPU, run operation by operation elsewhere."
     learner.steps += 1
     rate = float(learner.rates[min(learner.steps, len(learner.rates)) - 1])

@@ -52,7 +52,8 @@ def mega_sizes(
     epoch:int=0,    # Number of the epoch, from 0
 ) -> list[int]:     # Mini-batches of each mega-batch of that epoch
     "How an epoch is cut into mega-batches."
-    size, sizes = largest if not grow else 1, []
+    size = 1 if grow else largest
+    sizes: list[int] = []
     for _ in range(epoch + 1):
         sizes, count = [], 0
         while count < batches:
@@ -87,7 +88,7 @@ def merge_segments(
     pairs:np.ndarray,      # [k, 2] places of pairs that are paraphrases of each other
 ) -> np.ndarray:           # [n] segment numbers, those that belong together the same
     "Make one segment of the segments of each two pairs."
-    parent = {}
+    parent: dict[int, int] = {}
     def root(x): # a segment
         while (y := parent.get(x, x)) != x: x = y
         return x

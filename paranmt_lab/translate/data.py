@@ -190,7 +190,7 @@ class Division(NamedTuple):
     held: pd.DataFrame  # All held-out pairs
     measured: pd.DataFrame # Those of them that can be measured, at most 1,000
 
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         near = int((self.part == 'near').sum())
         return dict(pairs=len(self.part), train=len(self.train), held_out=len(self.held), near=near)
 

@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -126,8 +126,8 @@ def numbered_shards(
 # %% ../../nbs/2_pairs/translate/05_parts.ipynb #bf4766e5
 @contextmanager
 def open_sources(
-    cache:Path, # Folder of the driver's cache, with `sources.duckdb`
-):              # Connection that reads it
+    cache:Path,                           # Folder of the driver's cache, with `sources.duckdb`
+) -> Iterator[duckdb.DuckDBPyConnection]: # Connection that reads it
     "The numbered sources, for reading."
     with duckdb.connect(str(cache / 'sources.duckdb'), read_only=True) as con: yield con
 
@@ -144,7 +144,7 @@ def sources_of_part(
 
 # %% ../../nbs/2_pairs/translate/05_parts.ipynb #68220bf0
 def count_sources(
-    con, # From `open_sources`
+    con:duckdb.DuckDBPyConnection, # From `open_sources`
 ) -> int: # Sources
     "How many distinct sources there are."
     return con.execute('SELECT count(*) FROM sources').fetchone()[0]
@@ -245,14 +245,15 @@ def claim(
     damage:dict[int, str], # Shards that cannot be read, and why
 ) -> dict:               # Manifest of the stage
     "Write the job into the manifest, or check that the one there is the same."
-    request, damage = job.facts(), {str(k): v for k, v in damage.items()}
-    facts = target.manifest('translate') or _begin(target, request, damage)
+    request = job.facts()
+    reasons = {str(k): v for k, v in damage.items()}
+    facts = target.manifest('translate') or _begin(target, request, reasons)
     record, before = facts['job'], facts.get('damaged', {})
-    check_same(target.name, record, request, damage.keys() | before.keys())
-    if before == damage: return facts
+    check_same(target.name, record, request, reasons.keys() | before.keys())
+    if before == reasons: return facts
     repairs = {k: v for k, v in request['shards'].items() if k in before}
-    late = sorted(int(k) for k in before if k not in damage and k not in record['shards'])
-    facts |= dict(job=record | dict(shards=record['shards'] | repairs), damaged=damage)
+    late = sorted(int(k) for k in before if k not in reasons and k not in record['shards'])
+    facts |= dict(job=record | dict(shards=record['shards'] | repairs), damaged=reasons)
     facts['late'] = facts.get('late', []) + late
     target.write_manifest('translate', facts)
     return facts

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,7 +121,7 @@ class Seq2SeqState(Learner):
         assert self._data is not None, 'expected the data of a run'
         return self._data
 
-    def build(self):
+    def build(self) -> nn.Module:
         model = build_model(self.config, self.vocabulary)
         if self.device == 'cpu': model.set_attn_implementation('eager')
         return model
@@ -133,7 +133,8 @@ class Seq2SeqState(Learner):
         *batch:torch.Tensor,  # Of `Arrays.batch`
         smoothing:float=0.,   # Label smoothing
     ) -> torch.Tensor:        # Sum over all target pieces
-        return translation_loss(model, *batch, smoothing=smoothing)
+        source_BS, target_BT = batch
+        return translation_loss(model, source_BS, target_BT, smoothing)
 
     def write(self,
         model:nn.Module, # Model in evaluation mode
@@ -165,16 +166,16 @@ def precision(
     return 'bfloat16' if half and fast else 'float32'
 
 def half_precision(
-    device:str, # Where the training runs
-    half:bool,  # Whether to use it at all
-):              # Context: products in bfloat16, or nothing
+    device:str,              # Where the training runs
+    half:bool,               # Whether to use it at all
+) -> AbstractContextManager: # Context: products in bfloat16, or nothing
     "Products in bfloat16 inside, where that is their precision."
     if precision(device, half) == 'float32': return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 def varied_shapes(
-    device:str, # Where the training runs
-):              # Context: attention without cuDNN, which plans anew for each shape of a batch
+    device:str,              # Where the training runs
+) -> AbstractContextManager: # Context: attention without cuDNN, which plans anew for each shape of a batch
     "Attention for batches of many shapes."
     if not device.startswith('cuda'): return nullcontext()
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
