@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+COMPLETE := .venv/.complete
 APP ?= 1
 # One thread for each process: two threads that share a busy core are slower than one.
 export OMP_NUM_THREADS ?= 1
@@ -18,15 +19,19 @@ REQUIREMENTS = $(PYTHON) -c "import hashlib, tomllib; text = open('pyproject.tom
   table = tomllib.loads(text); needs = table['build-system'], table['project'], open('constraints.txt').read(); \
   print(hashlib.sha256(repr(needs).encode()).hexdigest())"
 
-$(READY): pyproject.toml constraints.txt
+# Markers of two installations: of everything that people use, and of the packages of tests and comparisons as well.
+$(READY): EXTRAS = all
+$(COMPLETE): EXTRAS = all,dev,peers
+$(COMPLETE): $(READY)
+$(READY) $(COMPLETE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ParaNMT Lab needs Python 3.11 or later; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@if [ -L .venv ]; then echo "The linked .venv is left as it is: make setup in $$(realpath .venv/..) installs what is missing"; \
 	elif [ "$$($(REQUIREMENTS))" = "$$(cat $@ 2>/dev/null)" ]; then touch $@; \
 	else set -x; test -x $(BIN)/python || $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' && { set +x; } 2>/dev/null && $(REQUIREMENTS) > $@; fi
+	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]' && { set +x; } 2>/dev/null && $(REQUIREMENTS) > $@; fi
 
-setup: $(READY) ## Create .venv and install everything
+setup: $(COMPLETE) ## Create .venv and install everything
 
 demo: $(READY) ## The main job on the built-in data, then the app (APP=0: without)
 	$(BIN)/paranmt demo
@@ -53,10 +58,10 @@ docs: $(SITE)/.ready ## The documentation site in build/site, with every noteboo
 	cd build && site-venv/bin/sphinx-build -q -W --keep-going -j auto -c ../docs -d doctrees docs site
 	@echo "open build/site/index.html"
 
-check: $(READY) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
+check: $(COMPLETE) ## The gate: notebooks clean, library exported, ruff, wording and spelling, types, every import runs downward
 	@$(BIN)/python tests/gate.py check
 
-quick: $(READY) ## The gate, then a minute of tests of what was changed
+quick: $(COMPLETE) ## The gate, then a minute of tests of what was changed
 	@$(BIN)/python tests/gate.py quick
 
 # A real browser for the tests of the app and of JupyterLab, a real server for those of the annotation database, the rule-based engine for those of translation, the parser for those of parsing. Without them those tests are skipped and say so.
@@ -75,17 +80,17 @@ links: $(SITE)/.ready
 	cd build && site-venv/bin/sphinx-build -q -W --keep-going -j auto -b dummy -E -c ../docs -d plain-doctrees plain plain-out
 
 # Ray for the test of a cluster; nothing else needs it. That test has the machine to itself, since Ray gives a node's helpers fifteen seconds to start.
-ray: $(READY)
+ray: $(COMPLETE)
 	@$(BIN)/python -c 'import ray' 2>/dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[ray]' || echo "absent: Ray: the test of a cluster will be skipped"
 
-test: $(READY) debian ray links ## nbdev_test, then pytest, and the links of the site
+test: $(COMPLETE) debian ray links ## nbdev_test, then pytest, and the links of the site
 	$(BIN)/nbdev_test --n-workers 2
 	$(BIN)/pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/jobs/test_cluster.py
 	$(BIN)/pytest tests/jobs/test_cluster.py
 
-soak: $(READY) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
+soak: $(COMPLETE) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
 	PICTURES=1 $(BIN)/pytest tests -m soak
 
-screenshots: $(READY) debian ## The pictures of the app on the data of the demonstration, into nbs/tutorials/images/
+screenshots: $(COMPLETE) debian ## The pictures of the app on the data of the demonstration, into nbs/tutorials/images/
 	$(BIN)/paranmt demo
 	$(BIN)/python tests/screenshots.py

@@ -9,8 +9,10 @@ st.set_page_config(page_title=st.session_state.get('_tab', 'ParaNMT Lab'), layou
 
 from paranmt_lab.components import access
 from paranmt_lab.components.links import know_pages, name_tab, one_back_for_one_step, sign_of_work
-from paranmt_lab.components.parts import show_errors
+from paranmt_lab.components.parts import escaped, show_errors
+from paranmt_lab.ground.plugins import plugin_notes
 from paranmt_lab.ground.settings import settings
+from paranmt_lab.pages.plugins import PLUGIN_PAGES
 
 # Module, title and icon of each page; the modules are loaded when a page is opened for the first time.
 PAGES = (
@@ -45,6 +47,9 @@ with show_errors():
     shown = known if front == 'overview' else {front: known[front]}
     older = {address: module for address, module in {**OLDER, front: front}.items() if module in shown}
     pages = [view(*known[module], None if module == front else module.replace('_', '-')) for module in shown]
+    if front == 'overview':
+        pages += [st.Page(page.draw, title=page.title, icon=f':material/{page.icon}:', url_path=address)
+                  for address, page in PLUGIN_PAGES.items()]
     pages += [view(*known[module], address, visibility='hidden') for address, module in older.items()]
     page = st.navigation(pages, expanded=True)  # every page is seen: more than ten are otherwise folded
     know_pages(pages)
@@ -52,5 +57,7 @@ with show_errors():
     access.show_account()
     access.return_to_address()
     name_tab(page.title)  # a page may stop before its end
+    for note in plugin_notes() if page.title == 'Overview' else ():
+        st.warning(escaped(note), icon=':material/extension_off:')
     with sign_of_work(page.title): page.run()
     name_tab(page.title)

@@ -1,5 +1,6 @@
 """`make check` and `make quick`: files as they are are compared, and what was changed is tested."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,39 @@ def test_the_environment_of_another_checkout_is_left_as_it_is(tmp_path):
     (tmp_path / '.venv').unlink()
     (tmp_path / 'other').rename(tmp_path / '.venv')
     assert setup().returncode != 0, 'an environment of its own is installed into'
+
+
+def test_each_target_installs_once_and_only_what_it_needs(tmp_path):
+    """`make demo` installs the packages of users, `make check` those of tests as well, in either order."""
+    for name in ('Makefile', 'pyproject.toml', 'constraints.txt'): shutil.copy(gate.ROOT / name, tmp_path)
+    log = tmp_path / 'log'
+    for program in ('python', 'paranmt'):
+        file = tmp_path / '.venv/bin' / program
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'#!/bin/sh\necho "{program} $*" >> {log}\n')
+        file.chmod(0o755)
+
+    def extras(*targets):
+        "Extras of each installation that some targets begin."
+        log.unlink(missing_ok=True)
+        subprocess.run(['make', 'APP=0', *targets], cwd=tmp_path, check=True, capture_output=True)
+        return re.findall(r'pip install .*\.\[(\S*)\]', log.read_text())
+
+    users, everything = 'all', 'all,dev,peers'
+    assert extras('demo') == [users] and extras('demo') == []
+    assert extras('check') == [everything] and extras('check', 'demo') == []
+    (tmp_path / '.venv/.ready').unlink()
+    (tmp_path / '.venv/.complete').unlink()
+    assert extras('check') == [users, everything] and extras('demo', 'check') == []
+    project = tmp_path / 'pyproject.toml'
+    project.write_text(project.read_text() + '\n# a comment changes no requirement\n')
+    assert extras('demo', 'check') == []
+    (tmp_path / 'constraints.txt').write_text('torch==2.13.0\n')
+    assert extras('demo', 'check') == [users, everything]
+    (tmp_path / '.venv/bin/python').write_text('#!/bin/sh\nexit 1\n')
+    (tmp_path / 'constraints.txt').write_text('torch==2.12.0\n')
+    for _ in range(2):  # a failed installation is tried again
+        assert subprocess.run(['make', 'APP=0', 'demo'], cwd=tmp_path, capture_output=True).returncode
 
 
 @pytest.mark.parametrize('text, found', [

@@ -1,8 +1,12 @@
 """The package as people install it: a wheel in an environment of its own, without the checkout."""
+import ast
+import email
+import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,19 +28,34 @@ def run(*words, cwd, **variables):
 
 
 @pytest.fixture(scope='module')
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp('wheel')
-    run(sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps', '--wheel-dir', folder, ROOT, cwd=folder)
-    return next(folder.glob('paranmt_lab-*.whl'))
+def built(tmp_path_factory):
+    "Folder with the source distribution, and with the wheel that is built from it."
+    folder = tmp_path_factory.mktemp('build')
+    run(sys.executable, '-m', 'venv', folder / 'env', cwd=folder)
+    run(folder / 'env/bin/pip', 'install', '--quiet', 'build', cwd=folder)
+    run(folder / 'env/bin/python', '-W', 'error::UserWarning', '-m', 'build', '--outdir', folder / 'dist', ROOT,
+        cwd=folder)
+    return folder / 'dist'
 
 
 @pytest.fixture(scope='module')
-def installed(wheel, tmp_path_factory):
-    "Folder of the programs of an environment that has the wheel and what the demonstration and the app need."
+def wheel(built): return next(built.glob('paranmt_lab-*.whl'))
+
+
+@pytest.fixture(scope='module')
+def light(wheel, tmp_path_factory):
+    "Folder of the programs of an environment that has the wheel alone."
     folder = tmp_path_factory.mktemp('environment')
     run(sys.executable, '-m', 'venv', folder, cwd=folder)
-    run(folder / 'bin/pip', 'install', '--quiet', '-c', ROOT / 'constraints.txt', f'{wheel}[app,translate]', cwd=folder)
+    run(folder / 'bin/pip', 'install', '--quiet', '-c', ROOT / 'constraints.txt', wheel, cwd=folder)
     return folder / 'bin'
+
+
+@pytest.fixture(scope='module')
+def installed(wheel, light):
+    "The same environment, with what the demonstration and the app need; it comes after the tests of `light`."
+    run(light / 'pip', 'install', '--quiet', '-c', ROOT / 'constraints.txt', f'{wheel}[app,translate]', cwd=light)
+    return light
 
 
 def test_the_wheel_has_what_ships_and_nothing_else(wheel):
@@ -48,6 +67,62 @@ def test_the_wheel_has_what_ships_and_nothing_else(wheel):
     assert not [name for name in names if re.search(r'test|nbs/|\.ipynb', name)]
     assert 'paranmt_lab/py.typed' in names
     assert not [name for name in names if re.search('harness|simulation|gleu', name)]  # of notebooks and tests alone
+
+
+def test_no_module_of_the_wheel_imports_a_package_of_tests(wheel):
+    testing = {'pytest', 'hypothesis', 'playwright', 'krippendorff', 'psutil', 'nbdev', 'unittest', 'conftest'}
+    with zipfile.ZipFile(wheel) as archive:
+        trees = {name: ast.parse(archive.read(name)) for name in archive.namelist() if name.endswith('.py')}
+    for name, tree in trees.items():
+        imports = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        imports |= {node.module or '' for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not {module.partition('.')[0] for module in imports} & testing, name
+        assert not {module for module in imports if module.startswith(('fastcore.test', 'streamlit.testing'))}, name
+
+
+def test_the_metadata_say_what_an_index_shows(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        [file] = [name for name in archive.namelist() if name.endswith('.dist-info/METADATA')]
+        facts = email.message_from_bytes(archive.read(file))
+    assert facts['License-Expression'] == 'MIT' and facts['Summary'] and facts['Description-Content-Type']
+    assert {'Typing :: Typed', 'Programming Language :: Python :: 3.11'} <= set(facts.get_all('Classifier'))
+    assert facts.get_all('Project-URL') and {'app', 'translate', 'all'} <= set(facts.get_all('Provides-Extra'))
+
+
+def test_the_source_distribution_has_the_notebooks_and_only_our_files(built):
+    with tarfile.open(next(built.glob('paranmt_lab-*.tar.gz'))) as archive:
+        sizes = {member.name.partition('/')[2]: member.size for member in archive.getmembers() if member.isfile()}
+    ours = set(run('git', '-c', 'core.quotepath=off', 'ls-files', '-co', '--exclude-standard', cwd=ROOT).split('\n'))
+    assert set(sizes) - ours == {'PKG-INFO'}
+    assert {file for file in ours if file.startswith(('nbs/', 'tests/', 'docs/'))} <= set(sizes)
+    assert max(sizes.values()) < 20e6 and sum(sizes.values()) < 100e6
+
+
+def test_the_light_installation_encodes_scores_and_evaluates(light, tmp_path):
+    names = {row['name'].lower() for row in json.loads(run(light / 'pip', 'list', '--format', 'json', cwd=tmp_path))}
+    absent = 'streamlit ctranslate2 jupyterlab transformers scikit-learn altair pytest nbdev'.split()
+    assert not names & set(absent) and len(names) < 60
+    said = run(light / 'python', '-c', '''
+from paranmt_lab import open_model
+encoder = open_model('paraphrase-scorer')
+print(*encoder.similarity(['The tram is late.'] * 2, ['The tram has a delay.', 'The soup is cold.']))
+
+import pandas as pd
+from paranmt_lab import Corpus
+from paranmt_lab.encoders.files import encode_file
+Corpus.create('two').write_pairs(0, pd.DataFrame({
+    'segment': ['1', '2'], 'reference': ['Is it raining ?', 'It rains .'], 'translation': ['Does it rain ?', 'No .']}))
+open('lines.txt', 'w').write('The tram is late.\\n')
+assert encode_file(encoder, 'lines.txt', 'vectors.parquet') == 1''', cwd=tmp_path, OMP_NUM_THREADS='1')
+    near, far = map(float, said.split())
+    assert far < .5 < near < 1
+    measures = run(light / 'paranmt', 'score', 'two', 'trigram_overlap', 'paraphrase_score', cwd=tmp_path,
+                   COLUMNS='200')
+    assert 'paraphrase_score@paraphrase-scorer' in measures
+    graded = light.parent.glob('lib/*/site-packages/paranmt_lab/home/data/sample/graded.tsv')
+    figures = run(light / 'paranmt', 'evaluate', 'paraphrase-scorer', 'token-overlap', '--graded', *graded,
+                  cwd=tmp_path, COLUMNS='200')
+    assert re.search(r'paraphrase-scorer .*\d\d', figures) and re.search(r'token-overlap .*\d\d', figures)
 
 
 def test_the_demonstration_and_the_app_run_from_the_wheel(installed, tmp_path):

@@ -10,7 +10,7 @@ __all__ = ['GROUPS', 'SUITES', 'TASKS', 'BASELINES', 'VECTORS', 'Task', 'graded_
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #c5ada258
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from .sts import SETS, YEARLY, measure_sts
 from .transfer import TRANSFER
 from ..ground.fields import Imported
 from ..ground.models import full_name, open_model
+from ..ground.plugins import Table, expect
 from ..ground.settings import Settings, settings
 from ..jobs.run import Run
 
@@ -60,7 +61,7 @@ def _detection(name, system, s): return measure_detection(system.encode, s.resou
 
 def _group(name): return 'STS' if name in YEARLY else 'graded pairs'
 
-TASKS = {task.name: task for task in (
+_OURS = (
     *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
     Task('STS-B captions', 'graded pairs', ('similarity',), 'evaluation.sts.measure_captions'),
     Task('STS-B supervised', 'transfer', ('encode',), 'evaluation.sts.measure_supervised'),
@@ -68,7 +69,22 @@ TASKS = {task.name: task for task in (
       for name in TRANSFER),
     *(Task(name, 'detection', ('encode',), partial(_detection, name)) for name in DETECTION),
     Task('SimLex-999', 'lexicon', ('word_similarity',), 'evaluation.simlex.run_simlex'),
-)}  # Name to task
+)
+
+# %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #f584ce36
+def _run_signed(run, plugin, system, s):
+    "Results of a plug-in's task, which name the plug-in."
+    for row in run(system, s):
+        yield row | dict(protocol=', '.join(filter(None, [row.get('protocol'), plugin])))
+
+def _admit(plugin, task):
+    "The task that a plug-in adds."
+    task = expect(task, Task, plugin)
+    if task.name != plugin.name: raise ValueError(f'the row of {plugin.name!r} has the name {task.name!r}')
+    if task.group not in GROUPS: raise ValueError(f"group {task.group!r}, expected one of {', '.join(GROUPS)}")
+    return replace(task, run=partial(_run_signed, task.run, str(plugin)))
+
+TASKS = Table({task.name: task for task in _OURS}, 'tasks', admit=_admit)  # Name to task
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #4e81cb2e
 def graded_task(

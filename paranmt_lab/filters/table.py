@@ -9,13 +9,14 @@ __all__ = ['LEXICAL', 'OF_SCORES', 'MEASURES', 'MEASURE_GROUPS', 'OF_MODELS', 'A
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #05d34aef
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..ground.fields import Imported
+from ..ground.plugins import Table, expect
 from ..ground.settings import safe_name
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #d12fbd2b
@@ -83,7 +84,7 @@ class Measure:
     range: tuple[float, float]   # Lowest and highest value there can be
     paper: str                   # Where it is described
     about: str                   # Description in a few words
-    version: int = 1             # Rises when values change
+    version: int|str = 1         # Rises when values change; that of a plug-in begins with its package
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #9a82593d
 def calibrated(
@@ -182,7 +183,15 @@ OF_SCORES = (
     Measure('p_fluent', partial(calibrated, target='fluent'), _CALIBRATION, _SHARE,
             'paranmt.3', 'probability of fluency 3, fitted to ratings'),
 )
-MEASURES = {m.name: m for m in (*LEXICAL, *OF_SCORES)}
+
+# %% ../../nbs/3_judging/filters/11_table.ipynb #7daa8dc5
+def _admit(plugin, measure):
+    "The measure that a plug-in adds."
+    measure = expect(measure, Measure, plugin)
+    if measure.name != plugin.name: raise ValueError(f'the row of {plugin.name!r} has the name {measure.name!r}')
+    return replace(measure, version=f'{plugin}, {measure.version}')
+
+MEASURES = Table({m.name: m for m in (*LEXICAL, *OF_SCORES)}, 'measures', admit=_admit)
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #5f1c58ad
 MEASURE_GROUPS = { # Name of a group to its measures

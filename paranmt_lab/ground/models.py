@@ -10,12 +10,14 @@ __all__ = ['READ', 'PATIENCE', 'KINDS', 'find_model', 'is_hub', 'hub_folder', 'h
 # %% ../../nbs/0_ground/ground/04_models.ipynb #90c2b7de
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .plugins import Table, expect
 from .settings import Settings, safe_name, settings
 
 # %% ../../nbs/0_ground/ground/04_models.ipynb #44770447
@@ -114,19 +116,40 @@ def device_of(
 class Kind:
     "How the models of a kind are opened."
     gives: tuple[str, ...]      # Protocols and classes that its models have, the most general one first
-    opener: str                 # `module:function`: (name with kind, settings, options) -> the model
-    identity: str = ''          # `module:function`: (name with kind, settings) -> its identity, without opening it
+    opener: str|Callable        # (name with kind, settings, options) -> the model; ours by path, as `module:function`
+    identity: str|Callable = '' # (name with kind, settings) -> its identity, without opening it
     serves: str = ''            # Kind that measures ask for and that its models serve as; empty: its own
     example: str = ''           # A name of that kind
     marks: tuple[str, ...] = () # Files by which a folder of it is known, among the models or, for `run`, in a run
     extra: str = ''             # Extra of this package that it needs
+
+# %% ../../nbs/0_ground/ground/04_models.ipynb #b5f9c4d5
+_GIVES = {'engines': 'Translator', 'encoders': 'Encoder'}  # Group of plug-ins to the protocol of its models
+
+def _open_signed(opener, plugin, name, s, **options):
+    "Open a model of a plug-in, and put the plug-in into its identity."
+    model = opener(name, s, **options)
+    model.identity = dict(model.identity) | dict(plugin=plugin)
+    return model
+
+def _identity_signed(identity, plugin, name, s): return dict(identity(name, s)) | dict(plugin=plugin)
+
+def _admit(plugin, kind):
+    "The kind of models that a plug-in adds."
+    kind, gives = expect(kind, Kind, plugin), _GIVES[plugin.group]
+    if gives not in kind.gives: raise ValueError(f'{plugin.entry.value} gives {kind.gives}, expected {gives} in it')
+    if not callable(kind.opener): raise TypeError(f'the opener of {plugin.entry.value} is no function')
+    return replace(kind, opener=partial(_open_signed, kind.opener, str(plugin)),
+                   identity=partial(_identity_signed, kind.identity, str(plugin)) if kind.identity else '',
+                   serves='encoder' if plugin.group == 'encoders' else kind.serves,
+                   example=kind.example or f'{plugin.name}:NAME')
 
 # %% ../../nbs/0_ground/ground/04_models.ipynb #d9db3f8e
 _encoder = partial(Kind, ('Encoder', 'SentenceEncoder'), 'encoders.sentence_encoder:open_encoder',
                    'encoders.sentence_encoder:encoder_identity', serves='encoder')
 _engine = partial(Kind, extra='translate')
 
-KINDS = {
+KINDS = Table({
     'encoder': _encoder(example='paraphrase-scorer'),
     'run': _encoder(example='run:word', marks=('encoder.json',)),
     'model': _encoder(example='model:paraphrase-scorer', marks=('encoder.json',)),
@@ -166,7 +189,7 @@ KINDS = {
                         marks=('calibration.json',)),
     'lexicon': Kind(('Lexicon',), 'lexicon.model:open_lexicon', 'lexicon.model:lexicon_identity',
                     example='lexicon:words', marks=('lexicon.json',)),
-}
+}, 'engines', 'encoders', admit=_admit)
 
 # %% ../../nbs/0_ground/ground/04_models.ipynb #6e0c95b1
 def split_name(
@@ -220,10 +243,15 @@ def find_encoder(
     return run / 'encoder' if run else find_model(split_name(name)[1], s)
 
 # %% ../../nbs/0_ground/ground/04_models.ipynb #1f6c3b9a
-def _call(place, name, s, extra, **options):
-    "Call a function by `module:function`; where a package is lacking, the error says how to install it."
+def _function(place):
+    "A function, or the one that `module:function` names."
+    if callable(place): return place
     module, _, function = place.partition(':')
-    try: return getattr(import_module(f'paranmt_lab.{module}'), function)(name, s, **options)
+    return getattr(import_module(f'paranmt_lab.{module}'), function)
+
+def _call(place, name, s, extra, **options):
+    "Call an opener; where a package is lacking, the error says how to install it."
+    try: return _function(place)(name, s, **options)
     except ModuleNotFoundError as e:
         if not extra: raise
         raise ValueError(f"{name!r} needs the package {e.name}, which is not installed: "
