@@ -2,7 +2,7 @@
 
 The names one starts with can be imported from here; each is loaded when it is first asked for.
 """
-import importlib
+from importlib import import_module as _import_module
 
 __version__ = "0.2.0"
 
@@ -26,7 +26,7 @@ def __getattr__(
 ):        # What its module has by that name
     "Load a name from the module it lives in."
     if name not in _HOMES: raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+    value = getattr(_import_module(f'{__name__}.{_HOMES[name]}'), name)
     globals()[name] = value
     return value
 

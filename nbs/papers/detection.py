@@ -351,7 +351,7 @@ NEIGHBOURS = 'Opusparcus, whose development set the neighbours come from, is not
 def printed_neighbours(name, s):
     "Cosines of the sentence of opusparcus.4 with the neighbours that the paper prints, under another encoder."
     paper = published_figures().query("run == 'opusparcus.4'").drop_duplicates(['task', 'dataset'])
-    cosines = open_model(name, s, 'Encoder').similarity(paper.task.tolist(), paper.dataset.tolist())
+    cosines = open_model(name, s, 'Encoder').similarity_pairwise(paper.task.tolist(), paper.dataset.tolist())
     facts = dict(metric='cosine', protocol="the paper's neighbours, not our nearest", system='shipped scorer')
     return paper[['task', 'dataset']].assign(value=cosines, **facts)
 

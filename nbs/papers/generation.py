@@ -83,7 +83,7 @@ def make_pairs(s):
     "The corpus; pairs of held-out segments have a domain of their own."
     pairs = short(pd.concat([news(s), *(others(domain, s) for domain in FILES)], ignore_index=True))
     pairs = pairs.drop_duplicates(['reference', 'translation']).sample(frac=1, random_state=0, ignore_index=True)
-    similar = open_model('paraphrase-scorer', s).similarity(list(pairs.reference), list(pairs.translation))
+    similar = open_model('paraphrase-scorer', s).similarity_pairwise(list(pairs.reference), list(pairs.translation))
     pairs, rng = pairs[similar >= SCORE].reset_index(drop=True), np.random.default_rng(0)
     for domain, n in HELD_OUT.items():
         within = pairs.corpus == domain
@@ -140,8 +140,8 @@ def judged(outputs, pairs, lm, scorers):
                    copies=100 * float(np.mean([a == b for a, b in zip(outputs, inputs)])),
                    copies_of_words=100 * float(np.mean([plain(a) == plain(b) for a, b in zip(outputs, inputs)])))
     for name, scorer in scorers.items():
-        figures[f'to input, {name}'] = float(np.mean(scorer.similarity(outputs, inputs)))
-        figures[f'to reference, {name}'] = float(np.mean(scorer.similarity(outputs, references)))
+        figures[f'to input, {name}'] = float(np.mean(scorer.similarity_pairwise(outputs, inputs)))
+        figures[f'to reference, {name}'] = float(np.mean(scorer.similarity_pairwise(outputs, references)))
     figures['perplexity'] = float(np.nanmedian(perplexity(outputs, lm))) if lm else None
     return figures | dict(words=float(np.mean([len(text.split()) for text in outputs])))
 

@@ -52,7 +52,7 @@ def make_pairs(s):
     found = found[plain[0] != plain[1]]
     both = pd.Series([min(a, b) + '\n' + max(a, b) for a, b in zip(found.reference, found.translation)], found.index)
     found = found[~both.duplicated()].sample(frac=1, random_state=0)
-    similar = open_model('paraphrase-scorer', s).similarity(list(found.reference), list(found.translation))
+    similar = open_model('paraphrase-scorer', s).similarity_pairwise(list(found.reference), list(found.translation))
     found = found[similar >= SCORE]
     found = pd.concat([part.head(MOST[domain]) for domain, part in found.groupby('corpus')]).sample(
         frac=1, random_state=1, ignore_index=True)
@@ -197,7 +197,7 @@ def syntax_examples(engine, s):
     rng, has = np.random.default_rng(0), engine.real_templates(drawn)
     asked = [str(rng.choice([t for t in engine.templates.template.head(10) if t != its])) for its in has]
     outputs = for_templates(engine, drawn, asked)
-    similar = open_model(SCORERS[1], s).similarity(outputs, drawn)
+    similar = open_model(SCORERS[1], s).similarity_pairwise(outputs, drawn)
     return [dict(sentence=a, has=b, asked=c, paraphrase=d, found=e, match=c == e, similarity=float(x))
             for a, b, c, d, e, x in zip(drawn, has, asked, outputs, engine.real_templates(outputs), similar)]
 

@@ -173,7 +173,7 @@ def attacks_on(texts, s):
         found[f'words in random order, seed {seed}'] = disturbed(texts, shuffled, seed)
     scorer = open_model(SCORERS[1], s)
     for name, of_one in found.items():
-        same = scorer.similarity(list(of_one.text), [texts[i] for i in of_one.row]) if len(of_one) else []
+        same = scorer.similarity_pairwise(list(of_one.text), [texts[i] for i in of_one.row]) if len(of_one) else []
         found[name] = of_one.assign(alike=np.asarray(same, float))
     return found
 

@@ -64,7 +64,7 @@ def quality(encoder, sets):
     "Means over a year's sets with the percentiles of a bootstrap, which draws pairs within each set."
     rng, found = np.random.default_rng(SEED), {}
     for task, dataset, pairs in sets:
-        similar = encoder.similarity(pairs.sentence1.tolist(), pairs.sentence2.tolist())
+        similar = encoder.similarity_pairwise(pairs.sentence1.tolist(), pairs.sentence2.tolist())
         index = rng.integers(0, len(pairs), (SAMPLES, len(pairs)))
         found.setdefault(task, {})[dataset] = correlations(pairs.score, similar, index)
     years = {task: np.mean(list(of.values()), axis=0) for task, of in found.items()}

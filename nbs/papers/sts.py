@@ -59,9 +59,9 @@ class Remembered:
     "A system that rates the same sentences once."
     def __init__(self, system): self.system, self.rated = system, {}
 
-    def similarity(self, first, second):
+    def similarity_pairwise(self, first, second):
         key = tuple(first), tuple(second)
-        if key not in self.rated: self.rated[key] = self.system.similarity(first, second)
+        if key not in self.rated: self.rated[key] = self.system.similarity_pairwise(first, second)
         return self.rated[key]
 
 
@@ -80,7 +80,8 @@ def measure(names):
         keep(figures=load().get('figures', {}) | {name: dict(rows=rows_of(frame), seconds=seconds, **made)})
         print(name, seconds, flush=True)
         if name not in RIVALS: continue
-        table = compare_systems(system.similarity, open_system(SCORER, s).similarity, s.resources, YEARLY)
+        scorer = open_system(SCORER, s)
+        table = compare_systems(system.similarity_pairwise, scorer.similarity_pairwise, s.resources, YEARLY)
         keep(differences=load().get('differences', {}) | {name: json.loads(table.round(6).to_json(orient='records'))})
 
 

@@ -166,7 +166,7 @@ def figures(encoder, sets):
     "Pearson's r x 100: means over a year's sets, their mean over three years, STS 2017, STS-B's development set."
     years = {}
     for task, _, pairs in sets:
-        found = encoder.similarity(pairs.sentence1.tolist(), pairs.sentence2.tolist())
+        found = encoder.similarity_pairwise(pairs.sentence1.tolist(), pairs.sentence2.tolist())
         years.setdefault(task, []).append(np.corrcoef(found, pairs.score)[0, 1])
     return {name: round(100 * float(np.mean([np.mean(years[task]) for task in tasks])), 2)
             for name, tasks in MEANS.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .sentence_encoder import SentenceEncoder, build_encoder, cosines
+from .sentence_encoder import ByCosine, SentenceEncoder, build_encoder
 from ..ground.models import split_name
 from ..ground.settings import Settings, checksum
 from ..tokens.text import Vocabulary, read_vectors
@@ -66,7 +66,7 @@ def open_vectors(
     return encoder
 
 # %% ../../nbs/1_models/encoders/12_foreign.ipynb #23765618
-class FunctionEncoder:
+class FunctionEncoder(ByCosine):
     "A function from sentences to vectors, as an encoder."
     def __init__(self,
         function:Callable, # From a list of n sentences to an array [n, dim]
@@ -95,13 +95,6 @@ class FunctionEncoder:
         "Encode sentences as vectors."
         if not len(sentences): return np.empty((0, self.dim), np.float32)
         return self._checked(list(sentences))
-
-    def similarity(self,
-        first:Sequence[str],  # n sentences
-        second:Sequence[str], # n sentences to compare with them, one by one
-    ) -> np.ndarray:          # float32 [n], cosines
-        "How similar the sentences of each pair are."
-        return cosines(self.encode(first), self.encode(second))
 
 # %% ../../nbs/1_models/encoders/12_foreign.ipynb #fb4f40fe
 def _check_named(name, trust):

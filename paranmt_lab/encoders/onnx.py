@@ -14,7 +14,7 @@ from shutil import copyfile
 import numpy as np
 
 from .published import Packaged, files_identity, find_published, package_folder
-from .sentence_encoder import cosines
+from .sentence_encoder import ByCosine
 from ..ground.models import READ
 from ..ground.settings import Settings
 
@@ -49,7 +49,7 @@ def _network(folder):
         if path.is_file() and (folder / 'tokenizer.json').is_file(): return path
     raise FileNotFoundError(f'{folder} is no model in ONNX: there is no model.onnx with a tokenizer.json')
 
-class OnnxEncoder:
+class OnnxEncoder(ByCosine):
     "A network in ONNX and its tokenizer."
     def __init__(self,
         folder:Path,   # Folder of the model
@@ -90,13 +90,6 @@ class OnnxEncoder:
             places = order[i:i + batch_size]
             vectors_nd[places] = self._encode([sentences[place] for place in places])
         return vectors_nd
-
-    def similarity(self,
-        first:Sequence[str],  # n sentences
-        second:Sequence[str], # n sentences to compare with them, one by one
-    ) -> np.ndarray:          # float32 [n], cosines
-        "How similar the sentences of each pair are."
-        return cosines(self.encode(first), self.encode(second))
 
 # %% ../../nbs/1_models/encoders/14_onnx.ipynb #09fc1a37
 def _minilm(package, part):

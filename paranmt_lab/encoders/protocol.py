@@ -21,7 +21,7 @@ class Encodes(Protocol):
 
 class Compares(Protocol):
     "Has similarities of sentences."
-    def similarity(self,
+    def similarity_pairwise(self,
         first:Sequence[str],  # n sentences
         second:Sequence[str], # n sentences to compare with them, one by one
     ) -> np.ndarray:          # float32 [n], cosines
@@ -39,3 +39,8 @@ class Encoder(Encodes, Compares, Protocol):
     "Maps sentences to vectors."
     dim: int       # Size of a vector
     identity: dict # Name and checksum, which decide the vectors; empty for an encoder that was not opened by name
+    def similarity(self,
+        first:Sequence[str],  # n sentences
+        second:Sequence[str], # m sentences
+    ) -> np.ndarray:          # float32 [n, m], cosines
+        "How similar each of the first sentences is to each of the second ones."

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .sentence_encoder import cosines
+from .sentence_encoder import ByCosine
 from ..ground.models import READ, device_of, find_model, hub_folder, is_hub, split_name
 from ..ground.settings import Settings, checksum, read_json, whole_folder, write_json
 from ..jobs.provenance import fingerprint
 
 # %% ../../nbs/1_models/encoders/13_published.ipynb #b1f6d08e
-class PublishedEncoder:
+class PublishedEncoder(ByCosine):
     "A model of sentence-transformers."
     def __init__(self,
         folder:Path,      # Folder of the model
@@ -49,19 +49,12 @@ class PublishedEncoder:
         vectors = self.module.encode(list(sentences), batch_size=batch_size, show_progress_bar=False)
         return np.asarray(vectors, np.float32)
 
-    def similarity(self,
-        first:Sequence[str],  # n sentences
-        second:Sequence[str], # n sentences to compare with them, one by one
-    ) -> np.ndarray:          # float32 [n], cosines
-        "Cosine of the two sentences of each pair."
-        return cosines(self.encode(first), self.encode(second))
-
     def word_similarity(self,
         first:Sequence[str],  # n words
         second:Sequence[str], # n words to compare with them, one by one
     ) -> np.ndarray:          # float32 [n], cosines of the words as sentences
         "Cosine of the two words of each pair."
-        return self.similarity(first, second)
+        return self.similarity_pairwise(first, second)
 
 # %% ../../nbs/1_models/encoders/13_published.ipynb #47a2d9c5
 def _checked(folder):
@@ -159,7 +152,7 @@ def open_published(
 # %% ../../nbs/1_models/encoders/13_published.ipynb #c71023f7
 FILES = 'model.safetensors', 'tokenizer.json', 'config.json'
 
-class StaticEncoder:
+class StaticEncoder(ByCosine):
     "A model of model2vec."
     def __init__(self,
         folder:Path, # Folder of the model
@@ -183,13 +176,6 @@ class StaticEncoder:
         if not len(sentences): return np.empty((0, self.dim), np.float32)
         vectors = self.module.encode(list(sentences), batch_size=batch_size, use_multiprocessing=False)
         return np.asarray(vectors, np.float32)
-
-    def similarity(self,
-        first:Sequence[str],  # n sentences
-        second:Sequence[str], # n sentences to compare with them, one by one
-    ) -> np.ndarray:          # float32 [n], cosines
-        "How similar the sentences of each pair are."
-        return cosines(self.encode(first), self.encode(second))
 
 # %% ../../nbs/1_models/encoders/13_published.ipynb #c40c8c31
 def _wordllama(package, part):

@@ -76,7 +76,7 @@ class VectorAverage:
             if words: means[k] = [weight(w) for w in words] @ self.vectors[[self.rows[w] for w in words]] / len(words)
         return means
 
-    def similarity(self,
+    def similarity_pairwise(self,
         first:Sequence[str],   # n sentences
         second:Sequence[str],  # n sentences to compare with them
     ) -> np.ndarray:           # float64 [n], cosines

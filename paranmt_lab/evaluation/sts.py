@@ -194,13 +194,13 @@ def _of_part(pairs, part):
     return pairs[(pairs.genre == CAPTIONS) == (part == 'captions')].reset_index(drop=True)
 
 def measure_captions(
-    system:Compares,  # A system that has a `similarity`
+    system:Compares,  # A system that has a `similarity_pairwise`
     s:Settings,       # Where the sets are
 ) -> list[dict]:      # Rows of results: development and test set, captions and the rest
     "Measure a similarity on captions and on the rest."
     sets, rows = sts_sets(s.resources, ['STS-B']).set_index('dataset').path, []
     for split in ('dev', 'test'):
-        pairs = rate_pairs(system.similarity, sets[split], ['genre']) if _has_genres(sets[split]) else None
+        pairs = rate_pairs(system.similarity_pairwise, sets[split], ['genre']) if _has_genres(sets[split]) else None
         for part in PARTS:
             correlations = measure_pairs(_of_part(pairs, part), f'STS-B {split} {part}')
             rows += result_rows(correlations, task='STS-B captions', dataset=f'{split} {part}', protocol=ONE_DATASET)

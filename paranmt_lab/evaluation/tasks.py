@@ -34,7 +34,7 @@ class Task:
     "A task on which systems are evaluated."
     name: str                                          # Name, such as STS14
     group: str                                             # Tasks that belong together, one of `GROUPS`
-    needs: tuple[str, ...]                                 # Abilities a system must have: `similarity`, `encode`
+    needs: tuple[str, ...]                                 # Abilities a system must have, such as `encode`
     run: Callable[[object, Settings], Iterable[dict]]|str  # From a system and settings to results; a path: `Imported`
 
     def __post_init__(self):
@@ -56,14 +56,14 @@ SUITES = {  # Suite to its groups; `all` is every suite
 }
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #f665b5e6
-def _sts(name, system, s): return measure_sts(system.similarity, s.resources, name)
+def _sts(name, system, s): return measure_sts(system.similarity_pairwise, s.resources, name)
 def _detection(name, system, s): return measure_detection(system.encode, s.resources, name)
 
 def _group(name): return 'STS' if name in YEARLY else 'graded pairs'
 
 _OURS = (
-    *(Task(name, _group(name), ('similarity',), partial(_sts, name)) for name in SETS),
-    Task('STS-B captions', 'graded pairs', ('similarity',), 'evaluation.sts.measure_captions'),
+    *(Task(name, _group(name), ('similarity_pairwise',), partial(_sts, name)) for name in SETS),
+    Task('STS-B captions', 'graded pairs', ('similarity_pairwise',), 'evaluation.sts.measure_captions'),
     Task('STS-B supervised', 'transfer', ('encode',), 'evaluation.sts.measure_supervised'),
     *(Task(name, 'transfer', ('encode',), partial(Imported('evaluation.transfer.run_transfer'), name))
       for name in TRANSFER),
@@ -92,8 +92,8 @@ def graded_task(
 ) -> Task:      # Task `graded`
     "The task of your own file of graded pairs."
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file of graded pairs')
-    run = lambda system, s: measure_graded(system.similarity, path, 'graded', path.stem)
-    return Task('graded', 'graded pairs', ('similarity',), run)
+    run = lambda system, s: measure_graded(system.similarity_pairwise, path, 'graded', path.stem)
+    return Task('graded', 'graded pairs', ('similarity_pairwise',), run)
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #8efdee84
 def _of_groups(groups): return [task.name for task in TASKS.values() if task.group in groups]
@@ -122,14 +122,14 @@ def choose_tasks(
 @dataclass(frozen=True)
 class Baseline:
     "A system made of functions; None for a missing ability."
-    similarity: Callable|None = None  # From n first and n second sentences to an array of n similarities
-    encode: Callable|None = None      # From n sentences to an array of n vectors
+    similarity_pairwise: Callable|None = None  # From n first and n second sentences to an array of n similarities
+    encode: Callable|None = None               # From n sentences to an array of n vectors
 
 BASELINES = {  # Systems that need no model, by name
-    'token-overlap': Baseline(similarity=token_overlap),
-    'organisers-overlap': Baseline(similarity=Imported('evaluation.baselines.organisers_overlap')),
-    'bleu': Baseline(similarity=Imported('evaluation.baselines.bleu')),
-    'meteor': Baseline(similarity=Imported('evaluation.baselines.meteor')),
+    'token-overlap': Baseline(similarity_pairwise=token_overlap),
+    'organisers-overlap': Baseline(similarity_pairwise=Imported('evaluation.baselines.organisers_overlap')),
+    'bleu': Baseline(similarity_pairwise=Imported('evaluation.baselines.bleu')),
+    'meteor': Baseline(similarity_pairwise=Imported('evaluation.baselines.meteor')),
 }
 VECTORS:dict[str, Callable] = {  # Systems of vectors below the resources, by name; each is a function of the settings
     'glove-average': Imported('evaluation.baselines.open_vectors'),
@@ -158,7 +158,7 @@ def open_similarity(
     s:Settings, # Settings
 ) -> Callable:  # From n first and n second sentences to an array of n similarities
     "The similarity of sentences by a system."
-    similarity = open_system(name, s).similarity
+    similarity = open_system(name, s).similarity_pairwise
     if similarity is None: raise ValueError(f'{name} has no similarity of sentences to compare')
     return similarity
 

@@ -105,6 +105,6 @@ def paraphrase_score(
              if first and second and first.strip() and second.strip()]
     scores = np.full(len(references), np.nan, np.float32)
     if whole:
-        similar = encoder.similarity([first for _, first, _ in whole], [second for _, _, second in whole])
+        similar = encoder.similarity_pairwise([first for _, first, _ in whole], [second for _, _, second in whole])
         scores[[i for i, _, _ in whole]] = np.clip(similar, -1, 1)
     return scores

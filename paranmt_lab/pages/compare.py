@@ -156,7 +156,7 @@ def _results(runs):
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #cb1e8b39
 def _tested(encoders, stamps, resources):
     "The paired test on the years of STS, in the background."
-    first, second = (load_encoder(e, stamp).similarity for e, stamp in zip(encoders, stamps))
+    first, second = (load_encoder(e, stamp).similarity_pairwise for e, stamp in zip(encoders, stamps))
     return compare_systems(first, second, resources, YEARLY)
 
 @st.fragment
@@ -187,7 +187,7 @@ def _scores(folder, state, encoders, stamps, n, keep=EVERY):
     pairs = corpus.sample(n, columns=['reference', 'translation', 'corpus', 'pair_id'], where=where,
                           params=question.get('params'))
     texts = pairs.reference.tolist(), pairs.translation.tolist()
-    return pairs, [load_encoder(e, stamp).similarity(*texts) for e, stamp in zip(encoders, stamps)]
+    return pairs, [load_encoder(e, stamp).similarity_pairwise(*texts) for e, stamp in zip(encoders, stamps)]
 
 def _filter(corpora, measures):
     "The filter of the sidebar for the pairs of some corpora."

@@ -162,7 +162,7 @@ def _show(request, stamp, rows):
     "The paraphrases with marked differences, and as a table to save; returns what an encoder finds."
     _warn(rows['flags'])
     scorer = load_encoder(SCORER, identity_of(SCORER, settings())['checksum'])
-    similar = scorer.similarity(list(rows.paraphrase), [request.sentence] * len(rows))
+    similar = scorer.similarity_pairwise(list(rows.paraphrase), [request.sentence] * len(rows))
     for row, value in zip(rows.itertuples(), similar):
         st.markdown(marked_difference(request.sentence, row.paraphrase))
         st.caption(caption_of(row, value, request.sentence))

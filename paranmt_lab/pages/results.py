@@ -80,7 +80,8 @@ def worst_pairs(
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #2d6d0b69
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Comparing the pairs')
-def _errors(encoder, stamp, path, mtime): return grade_errors(load_encoder(encoder, stamp).similarity, Path(path))
+def _errors(encoder, stamp, path, mtime):
+    return grade_errors(load_encoder(encoder, stamp).similarity_pairwise, Path(path))
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #8e948166
 def _choices(sets, encoders):

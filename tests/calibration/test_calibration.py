@@ -84,7 +84,7 @@ def test_what_is_there_is_read_and_not_computed_again(talk, lab):
 def test_with_other_measures_and_another_encoder_in_one_call(talk, lab):
     save_calibration(by_hand(), 'hand', lab)
     class Letters:
-        def similarity(self, first, second): return np.full(len(first), .5, np.float32)
+        def similarity_pairwise(self, first, second): return np.full(len(first), .5, np.float32)
     models = {'calibration:hand': 'calibration:hand', 'letters': Letters()}
     score(talk, ['p_strong', 'paraphrase_score', 'trigram_overlap'], models, show=False)
     frame = talk.frame([SCORER, 'paraphrase_score@letters', 'p_strong@hand'])

@@ -45,6 +45,8 @@ def test_two_formats_of_one_average_agree(lab):
     texts = ['The tram is late.', 'THE TRAM', 'Nobody knows, not early', '', 'x']
     ours, theirs = open_model('vectors:few.txt.gz', lab), open_model('static:few', lab)
     np.testing.assert_allclose(ours.encode(texts), theirs.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(ours.similarity_pairwise(texts[:2], texts[1:3]),
+                               theirs.similarity_pairwise(texts[:2], texts[1:3]), atol=1e-6)
     np.testing.assert_allclose(ours.similarity(texts[:2], texts[1:3]), theirs.similarity(texts[:2], texts[1:3]),
                                atol=1e-6)
     assert theirs.encode([]).shape == (0, 4) and 'static:few' in models_at_hand(lab, 'Encoder')
@@ -56,7 +58,7 @@ def test_vectors_score_and_are_evaluated(lab):
     for shard in (0, 1): corpus.write_pairs(shard, pairs)
     name = full_name(f"vectors:{lab.resources / 'few.txt.gz'}")
     score(corpus, ['paraphrase_score'], [name], workers=1, show=False)
-    expected = open_model(name, lab).similarity(['The tram is late.'], ['The tram is early.'])
+    expected = open_model(name, lab).similarity_pairwise(['The tram is late.'], ['The tram is early.'])
     np.testing.assert_allclose(corpus.frame(['paraphrase_score@few'])['paraphrase_score@few'], [expected[0]] * 2,
                                atol=1e-6)
     assert corpus.manifest('score-paraphrase_score@few')['encoder'] == identity_of(name, lab)
@@ -105,5 +107,5 @@ def test_every_kind_of_encoder_has_an_example_of_its_kind():
                     reason='NO ENCODER: pip install wordllama (extra `peers`)')
 def test_wordllama_is_opened_without_its_code(lab):
     model = open_model('static:wordllama', lab)
-    near, far = model.similarity(['The tram is late.'] * 2, ['The tram is delayed.', 'She eats soup.'])
+    near, far = model.similarity_pairwise(['The tram is late.'] * 2, ['The tram is delayed.', 'She eats soup.'])
     assert model.dim == 256 and near > far + .3 and 'wordllama' not in sys.modules

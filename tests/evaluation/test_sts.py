@@ -41,7 +41,7 @@ OVERLAP = BASELINES['token-overlap']
 
 def measure(similarity, resources, tasks=None, graded=None):
     "Results of a function."
-    return evaluate(Baseline(similarity=similarity), tasks, graded, replace(settings(), resources=resources))
+    return evaluate(Baseline(similarity_pairwise=similarity), tasks, graded, replace(settings(), resources=resources))
 
 
 def pearsons(results):
@@ -314,7 +314,7 @@ def test_a_mistake_is_answered_before_anything_is_measured(everything, tmp_path,
 
 def test_a_row_of_the_table_may_name_its_function_by_its_place():
     from paranmt_lab.evaluation.tasks import GROUPS, SUITES, TASKS, Imported, Task, choose_tasks
-    named = Task('named', 'detection', ('similarity',), 'evaluation.graded.token_overlap')
+    named = Task('named', 'detection', ('similarity_pairwise',), 'evaluation.graded.token_overlap')
     assert isinstance(named.run, Imported) and named.run(['a b'], ['a b']).tolist() == pytest.approx([1])
     with pytest.raises(ModuleNotFoundError): Task('x', 'detection', (), 'evaluation.nowhere.f').run(None, None)
     assert {group for groups in SUITES.values() for group in groups} == set(GROUPS)

@@ -126,7 +126,7 @@ def test_the_tasks_are_rows_of_the_table(tmp_path):
     rows = evaluate(Baseline(encode=lambda texts: np.zeros((len(texts), 2))), list(TRANSFER), s=s)
     assert set(rows.status) == {'not available'} and set(rows.task) == set(TRANSFER)
     assert {TASKS[name].group for name in TRANSFER} == {'transfer'}
-    lacking = evaluate(Baseline(similarity=len), ['MR'], s=s)
+    lacking = evaluate(Baseline(similarity_pairwise=len), ['MR'], s=s)
     assert lacking.status[0] == 'not possible: the system has no encode'
 
 

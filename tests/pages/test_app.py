@@ -1169,7 +1169,7 @@ def test_neighbours(page, workspace):
     texts = Corpus.open('talk-reworded', lab).frame(['reference']).reference.unique()
     for place, name in enumerate(names):
         encoder = open_model(name, lab)
-        cosines = encoder.similarity(['I do not know where he is.'] * len(texts), list(texts))
+        cosines = encoder.similarity_pairwise(['I do not know where he is.'] * len(texts), list(texts))
         shown = page.saved(f'near_{place}_save')
         assert shown.sentence.tolist() == list(texts[np.argsort(-cosines, kind='stable')[:7]])
         np.testing.assert_allclose(shown.cosine, np.sort(cosines)[::-1][:7], atol=1e-5)

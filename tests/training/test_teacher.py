@@ -192,8 +192,8 @@ def test_the_order_of_cosines_comes_from_the_teacher(workspace):
     taught, alone = (SentenceEncoder.load(run.folder / 'encoder') for run in runs)
     assert runs[0].metrics().teacher.dropna().between(0, .5).all() and 'teacher' not in runs[1].metrics()
     shifted = sentences[17:] + sentences[:17]
-    asked = teacher.similarity(sentences, shifted)
-    agreement = [np.corrcoef(x.similarity(sentences, shifted), asked)[0, 1] for x in (taught, alone)]
+    asked = teacher.similarity_pairwise(sentences, shifted)
+    agreement = [np.corrcoef(x.similarity_pairwise(sentences, shifted), asked)[0, 1] for x in (taught, alone)]
     assert agreement[0] > agreement[1] + .05
 
 
@@ -202,5 +202,5 @@ def test_the_scorer_that_learnt_from_a_teacher_ships_and_is_small():
     scorer = open_model('paraphrase-scorer-2', gives='SentenceEncoder')
     folder = settings().shipped / 'models/paraphrase-scorer-2'
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 12e6 and scorer.layer.as_averages()
-    near, far = scorer.similarity(['The automobile is fast.'] * 2, ['A quick car.', 'A quiet garden.'])
+    near, far = scorer.similarity_pairwise(['The automobile is fast.'] * 2, ['A quick car.', 'A quiet garden.'])
     assert near > far + .2
