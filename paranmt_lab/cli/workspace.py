@@ -157,6 +157,7 @@ def _unfinished_jobs(s):
 def list_():
     "Those of the workspace and of the repository; unreadable ones with the reason."
     from paranmt_lab.corpora.layout import list_corpora
+    from paranmt_lab.ground.plugins import plugins
     from paranmt_lab.jobs.run import list_runs, unreadable_runs
     s = settings()
     corpora = {name: _corpus_row(name, s) for name in list_corpora(s)}
@@ -174,6 +175,8 @@ def list_():
     sizes = {p: sum(f.stat().st_size for f in p.rglob('*')) / 2**20 for p in models}
     rows = [dict(model=p.name, MiB=size, where=str(p.parent)) for p, size in sizes.items()]
     show_table(rows, 'Models', columns=['model', 'MiB', 'where'])
+    additions = [dict(group=p.group, name=p.name, package=str(p)) for p in plugins()]
+    if additions: show_table(additions, 'Plug-ins')
 
 # %% ../../nbs/7_command/cli/14_workspace.ipynb #8f099f9b
 def _megabytes(n):

@@ -21,22 +21,25 @@ from ..jobs.progress import Progress
 from ..jobs.provenance import provenance
 
 # %% ../../nbs/1_models/encoders/17_files.ipynb #92b8933c
+def _sentence(line, place):
+    "The text of a line of bytes."
+    try: return line.decode('utf-8').removeprefix('\ufeff').rstrip('\r\n')
+    except UnicodeDecodeError as e:
+        raise ValueError(f'{place}: not in UTF-8 ({e.reason}); convert the file, for example by iconv') from None
+
 def read_sentences(
     path:Path,     # Text file in UTF-8 with a sentence in each line
     n:int,         # Sentences of a batch
 ) -> Iterator[list[str]]: # Batches of lines, in the order of the file
     "The lines of a file, some at a time; an empty line is a sentence, too."
-    with open(path, encoding='utf-8-sig') as file:
-        try:
-            batch:list[str] = []
-            for line in file:
-                batch.append(line.removesuffix('\n'))
-                if len(batch) == n:
-                    yield batch
-                    batch = []
-            if batch: yield batch
-        except UnicodeDecodeError as e:
-            raise ValueError(f'{path}: not in UTF-8 ({e.reason}); convert it, for example by iconv') from None
+    batch:list[str] = []
+    with open(path, 'rb') as file: # so that LF and CRLF alone end a line
+        for k, line in enumerate(file, 1):
+            batch.append(_sentence(line, f'{path}:{k}'))
+            if len(batch) < n: continue
+            yield batch
+            batch = []
+    if batch: yield batch
 
 # %% ../../nbs/1_models/encoders/17_files.ipynb #6d1a5faa
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 
 from command import paranmt as run_command
 from paranmt_lab.cli import models
+from paranmt_lab.encoders import files
 
 
 class Numbers:
@@ -28,7 +30,7 @@ class Numbers:
 def paranmt(tmp_path, monkeypatch):
     "Runs a command with `Numbers`, in batches of two sentences."
     def run(line, stops=False, stdin=b''):
-        monkeypatch.setattr(models, 'BATCH', 2)
+        monkeypatch.setattr(files, 'encode_file', partial(files.encode_file, batch=2))
         monkeypatch.setattr(models, 'open_model', lambda name, s, gives: Numbers(stops))
         monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin)))
         return run_command(line, PARANMT_WORKSPACE=str(tmp_path / 'data'), COLUMNS='200')
@@ -49,13 +51,13 @@ def test_a_row_for_each_line_in_their_order(paranmt, tmp_path):
     frame = pd.read_parquet(tmp_path / 'out.parquet')
     assert np.stack(frame.vector).tolist() == ROWS
     assert frame.sentence[1:].tolist() == ['Café\u2028Central', ' a ', 'It rains.', 'Home']
-    assert json.loads(pq.read_schema(tmp_path / 'out.parquet').metadata[b'encoder']) == Numbers.identity
+    facts = json.loads(pq.read_schema(tmp_path / 'out.parquet').metadata[b'paranmt_lab'])
+    assert facts['encoder'] == Numbers.identity
 
 
 @pytest.mark.parametrize('text, message', [
-    (b'One.\n\nTwo.\n', 'standard input:2: an empty line'), (b'One.\n  \r\n', 'standard input:2: an empty line'),
-    (b'One.\nCaf\xe9\n', 'standard input:2: not UTF-8'), (b'', 'standard input: no line')])
-def test_lines_without_a_sentence_are_refused(paranmt, tmp_path, text, message):
+    (b'One.\nCaf\xe9\n', 'standard-input:2: not in UTF-8'), (b'', 'standard-input: no sentence in it')])
+def test_a_file_that_is_no_text_is_refused(paranmt, tmp_path, text, message):
     done = paranmt(['encode', '-', tmp_path / 'out.npy'], stdin=text)
     assert done.returncode == 1 and message in done.stderr and not (tmp_path / 'out.npy').exists()
 

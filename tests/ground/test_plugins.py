@@ -35,10 +35,10 @@ class Lengths:
     dim = 1
     def __init__(self, name): self.identity = dict(name=name)
     def encode(self, sentences): return np.array([[len(s.split())] for s in sentences], np.float32)
-    def similarity(self, first, second): return np.exp(-np.abs(self.encode(first) - self.encode(second))[:, 0])
+    def similarity_pairwise(self, first, second): return np.exp(-np.abs(self.encode(first) - self.encode(second))[:, 0])
 
 def copies(system, s):
-    [value] = system.similarity(['A'], ['A'])
+    [value] = system.similarity_pairwise(['A'], ['A'])
     return [dict(task='copies', dataset='one', metric='similarity', n=1, value=float(value))]
 
 def draw():
@@ -47,7 +47,7 @@ def draw():
 
 ENGINE = Kind(('Translator',), lambda name, s, **options: Shouting(name))
 ENCODER = Kind(('Encoder',), lambda name, s: Lengths(name.partition(':')[2]))
-TASK = Task('copies', 'graded pairs', ('similarity',), copies)
+TASK = Task('copies', 'graded pairs', ('similarity_pairwise',), copies)
 PAGE = Page(draw, 'Hello', 'waving_hand')
 '''
 ENTRIES = {'engines': 'shout = paranmt_kinds:ENGINE', 'encoders': 'lengths = paranmt_kinds:ENCODER',
@@ -103,7 +103,8 @@ def test_the_example_is_small():
 
 
 def test_the_measure_of_the_example_is_scored_and_shown(example, call, tmp_path):
-    assert 'question marks on one side alone' in call(example, PARANMT, 'score', '--help')
+    assert 'question marks on one side alone' in call(example, PARANMT, 'score', '--list')
+    assert 'paranmt-questions 0.1.0' in call(example, PARANMT, 'workspace', 'list')
     call(example, PARANMT, 'score', 'two', 'question_marks')
     assert manifest(tmp_path)['version'] == 'paranmt-questions 0.1.0, 1'
     shown = call(example, sys.executable, '-c', '''
@@ -158,7 +159,8 @@ def test_a_broken_package_is_named_and_does_no_harm(call, tmp_path):
     packages = tmp_path / 'packages'
     packages.mkdir()
     install(packages, 'paranmt-broken', 'import no_such_package', dict(measures='broken = paranmt_broken:MEASURE'))
-    said = call(packages, PARANMT, 'score', 'two', 'trigram_overlap')
+    assert 'paranmt-broken' not in call(packages, PARANMT, 'score', 'two', 'trigram_overlap')  # our own measure
+    said = call(packages, PARANMT, 'score', '--list')
     assert "Note: the package paranmt-broken 1.0 cannot add 'broken' to the measures: ModuleNotFoundError" in said
     assert said.count('paranmt-broken 1.0') == 1 and 'pip uninstall paranmt-broken' in said
     frame = call(packages, sys.executable, '-c', '''
@@ -172,5 +174,5 @@ def test_nothing_is_loaded_for_our_own_names(call, tmp_path):
     packages.mkdir()
     install(packages, 'paranmt-slow', 'raise SystemExit(7)', dict(measures='slow = paranmt_slow:MEASURE',
                                                                   encoders='slow = paranmt_slow:KIND'))
-    said = call(packages, PARANMT, 'list') + call(packages, PARANMT, '--help')
-    assert 'paranmt-slow' not in said
+    said = call(packages, PARANMT, 'workspace', 'list') + call(packages, PARANMT, '--help')
+    assert 'cannot add' not in said and 'paranmt-slow 1.0' in said
