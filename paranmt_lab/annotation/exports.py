@@ -331,7 +331,8 @@ def _renamed(row, columns, where):
     "A row of another file in our columns."
     if absent := [name for name in columns.values() if name not in row]:
         raise ValueError(f"{where}: no column {absent[0]!r}; there are: {', '.join(row)}")
-    return {ours: row[theirs] for ours, theirs in columns.items()}
+    same = {name: row[name] for name in ('annotator', *TEXTS, *SCALES) if name in row}
+    return same | {ours: row[theirs] for ours, theirs in columns.items()}
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #a6cbf937
 def read_answers(
