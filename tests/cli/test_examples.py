@@ -1,4 +1,4 @@
-"""The README's five lines and the example of each command, run one after the other in one workspace; docs are parsed."""
+"""The README's five lines and the example of each command run in one workspace; the commands of the docs are parsed."""
 import os
 import re
 import shlex
@@ -9,12 +9,14 @@ import pytest
 
 from command import paranmt as run_command
 from paranmt_lab.cli.commands import COMMANDS, load_command, renamed
+from paranmt_lab.cli.options import given_fields
 from paranmt_lab.ground.settings import settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = ['README.md', *sorted(f'docs/{page.name}' for page in (ROOT / 'docs').glob('*.md'))]
 ELSEWHERE = {  # Examples that other tests run: they take minutes, never end, or need a network
-    'demo': 'tests/test_wheel.py', 'app': 'tests/cli/test_cli.py', 'workspace fetch': 'nbs/7_command/cli/14_workspace.ipynb'}
+    'demo': 'tests/test_wheel.py', 'app': 'tests/cli/test_cli.py',
+    'workspace fetch': 'nbs/7_command/cli/14_workspace.ipynb'}
 
 
 def lines_of(page):
@@ -35,7 +37,6 @@ def test_the_commands_of_the_docs_are_those_of_today(page):
         context = command.make_context(name, words[len(name.split()):])
         if command.takes and context.params['set_']:
             kind = command.takes.kind_of(words[len(name.split()):])
-            from paranmt_lab.cli.options import given_fields
             given_fields(kind, None, context.params['set_'], {}, command.takes.but)
 
 
