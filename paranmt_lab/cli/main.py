@@ -31,7 +31,7 @@ REMEDIES = { # module and class of a library's error: what to do
         '`annotations` in settings.ini or PARANMT_ANNOTATIONS names the database of ratings; check that it exists',
     'safetensors.SafetensorError': 'restore the file of weights, or make the model again',
     'pyarrow.ArrowException': 'restore the file, or delete it and run the stage that wrote it again',
-    'builtins.MemoryError': 'free memory, or choose smaller sizes (--beam-size, --part-size, --batch-size)',
+    'builtins.MemoryError': 'free memory, or choose smaller sizes (--beam-size, --part-size, --set batch_size=50)',
     'builtins.ImportError': "install the missing package: make setup, or pip install 'paranmt-lab[all]'",
 }
 

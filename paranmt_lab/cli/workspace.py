@@ -9,6 +9,7 @@ __all__ = ['show_', 'status_', 'script_', 'rename_', 'remove_', 'list_', 'fetch_
 import os
 import sys
 import tomllib
+from importlib.util import find_spec
 
 import typer
 
@@ -242,6 +243,7 @@ def app_(
 ):
     "Ctrl-C ends it."
     s = settings()
+    if find_spec('streamlit') is None: raise RuntimeError("the app is not installed: pip install 'paranmt-lab[app]'")
     if not 0 <= port <= 65535:
         raise typer.BadParameter(f'{port} is no port; a port is a number from 1 to 65535', param_hint='--port')
     if share and not _has_login(s):
