@@ -21,8 +21,8 @@ PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'da
          'nbs/*.ipynb', 'nbs/papers/*.ipynb', 'nbs/tutorials/*.ipynb', 'nbs/[0-9]_*/*/*.ipynb',
          'nbs/tutorials/images/*', 'docs/images/*', 'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
-GUIDE = ['docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation', 'docs/install',
-         'docs/python', 'docs/settings', 'docs/team', 'docs/notebooks', 'nbs/GLOSSARY']
+GUIDE = ['docs/command-line', 'docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation',
+         'docs/install', 'docs/python', 'docs/settings', 'docs/team', 'docs/notebooks', 'nbs/GLOSSARY']
 CONTRIBUTE = ['CONTRIBUTING', 'docs/how-to-add', 'docs/architecture', 'docs/style', 'docs/decisions', 'CHANGELOG']
 
 
