@@ -105,7 +105,7 @@ def test_the_light_installation_encodes_scores_and_evaluates(light, tmp_path):
     said = run(light / 'python', '-c', '''
 from paranmt_lab import open_model
 encoder = open_model('paraphrase-scorer')
-print(*encoder.similarity(['The tram is late.'] * 2, ['The tram has a delay.', 'The soup is cold.']))
+print(*encoder.similarity_pairwise(['The tram is late.'] * 2, ['The tram has a delay.', 'The soup is cold.']))
 
 import pandas as pd
 from paranmt_lab import Corpus
@@ -116,6 +116,10 @@ open('lines.txt', 'w').write('The tram is late.\\n')
 assert encode_file(encoder, 'lines.txt', 'vectors.parquet') == 1''', cwd=tmp_path, OMP_NUM_THREADS='1')
     near, far = map(float, said.split())
     assert far < .5 < near < 1
+    run(light / 'paranmt', 'encode', 'lines.txt', 'vectors.npy', cwd=tmp_path)
+    assert (tmp_path / 'vectors.npy').is_file()
+    said = subprocess.run([light / 'paranmt', 'app'], cwd=tmp_path, env=PLAIN, capture_output=True, text=True).stderr
+    assert "pip install 'paranmt-lab[app]'" in said
     measures = run(light / 'paranmt', 'score', 'two', 'trigram_overlap', 'paraphrase_score', cwd=tmp_path,
                    COLUMNS='200')
     assert 'paraphrase_score@paraphrase-scorer' in measures
@@ -125,10 +129,11 @@ assert encode_file(encoder, 'lines.txt', 'vectors.parquet') == 1''', cwd=tmp_pat
     assert re.search(r'paraphrase-scorer .*\d\d', figures) and re.search(r'token-overlap .*\d\d', figures)
 
 
+@pytest.mark.soak  # installs 400 MB more and runs the whole pipeline, which `make demo` does on a checkout too
 def test_the_demonstration_and_the_app_run_from_the_wheel(installed, tmp_path):
     said = run(installed / 'paranmt', 'demo', '--app', '0', cwd=tmp_path, OMP_NUM_THREADS='1')
     assert 'sample-scorer' in said and (tmp_path / 'data/corpora/sample-pairs').is_dir()
-    listed = run(installed / 'paranmt', 'list', cwd=tmp_path, COLUMNS='200')
+    listed = run(installed / 'paranmt', 'workspace', 'list', cwd=tmp_path, COLUMNS='200')
     assert all(name in listed for name in ('sample-pairs', 'sample-scorer', 'marian-cs-en-tiny', 'paraphrase-scorer'))
     assert str(ROOT) not in listed
     folder = run(installed / 'python', '-c', 'import paranmt_lab; print(paranmt_lab.__file__)', cwd=tmp_path)

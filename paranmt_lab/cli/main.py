@@ -123,7 +123,7 @@ PROBABILITY_RANGES = ((0., 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.)) 
 
 def demo(
     *,
-    app_port:int=0, # Port on which the app starts in the end; 0: no app
+    app_:int=0, # Port on which the app starts in the end; 0: no app
 ):
     "It imports, back-translates, scores, selects, trains and evaluates."
     from rich.console import Console
@@ -147,7 +147,7 @@ def demo(
     strong = range_table(Corpus.open('sample-pairs', s), 'p_strong@parabank', PROBABILITY_RANGES)
     show_table(strong[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by the probability that people call them strong paraphrases', digits=2)
-    if app_port: app(['app', '--port', str(app_port)])
+    if app_: app(['app', '--port', str(app_)])
 
 # %% ../../nbs/7_command/cli/16_main.ipynb #4eb7a5ab
 if __name__ == '__main__' and '__file__' in globals(): main()

@@ -14,7 +14,7 @@ from paranmt_lab.ground.settings import settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = ['README.md', *sorted(f'docs/{page.name}' for page in (ROOT / 'docs').glob('*.md'))]
-ELSEWHERE = {  # Examples that other tests run: they take minutes, never end, or need a network
+ELSEWHERE = {  # Examples that others run: they take minutes (`make soak`), never end, or need a network
     'demo': 'tests/test_wheel.py', 'app': 'tests/cli/test_cli.py',
     'workspace fetch': 'nbs/7_command/cli/14_workspace.ipynb'}
 

@@ -237,7 +237,7 @@ def cut(path): path.write_bytes(path.read_bytes()[:-20])
 
 CHANGES = {
     'deleted': (lambda f: (f / 'pairs/part-00001.parquet').unlink(),
-                r'1 of 3 shards missing: pairs/part-00001.parquet.*paranmt corpus merge c\d+ a'),
+                r'1 of 3 shards missing: pairs/part-00001.parquet.*paranmt corpus merge a c\d+'),
     'the last one deleted': (lambda f: (f / 'pairs/part-00002.parquet').unlink(),
                              '1 of 3 shards missing: pairs/part-00002.parquet'),
     'renamed': (lambda f: (f / 'pairs/part-00001.parquet').rename(f / 'pairs/part-1.parquet'),

@@ -236,6 +236,6 @@ def test_flagged_pairs_are_left_out_of_tenths_and_trainings(lab):
     chosen = {'plain': {}, 'half': dict(fold_measure='m', folds=(2,), fold_count=2), 'all': dict(keep_flags=True)}
     sizes = {name: select(corpus, Selection(name, **choice))['pairs'] for name, choice in chosen.items()}
     assert sizes == dict(plain=38, half=19, all=40)
-    with pytest.warns(DataWarning, match='2 pairs left out.*--keep-flags'): assert len(choose_pairs(corpus)) == 38
+    with pytest.warns(DataWarning, match='2 pairs left out.*keep_flags=yes'): assert len(choose_pairs(corpus)) == 38
     assert len(choose_pairs(corpus, selected_ids(corpus, 'all'))) == 40
     with pytest.warns(DataWarning, match='2 pairs left out'): assert len(selected_ids(corpus)) == 38

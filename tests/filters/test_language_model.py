@@ -308,7 +308,7 @@ def test_from_the_command_line(lab, talk):
     expected = perplexity(texts.translation.tolist(), open_model('lm:small', lab))
     np.testing.assert_array_equal(texts['translation_perplexity@small'].to_numpy(np.float32), expected)
     again = run('model train language-model talk small --set sentences=100 --set seed=4')
-    assert again.returncode == 1 and len(again.stderr.splitlines()) == 1 and 'exists already' in again.stderr
+    assert again.returncode == 1 and 'exists already' in again.stderr.splitlines()[-1]
     forced = run('model train language-model talk small --set sentences=100 --set seed=4 --force')
     assert forced.returncode == 0, forced.stderr
     anew = run('score talk translation_perplexity --model lm:small')
