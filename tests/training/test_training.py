@@ -150,7 +150,7 @@ def test_a_config_of_an_earlier_version_is_understood(workspace):
 
 @pytest.mark.parametrize('preset', PRESETS)
 def test_a_preset_trains(workspace, preset):
-    fields = dict(dim=8, epochs=2, vocabulary=500, evaluate_every=2)
+    fields = dict(dim=8, epochs=2, megabatch=1, vocabulary=500, evaluate_every=2)
     config = train_config(preset, 'halves', preset, model='WORD,GRAN', **fields)
     run = train(config, workspace, show=False)
     encoder = SentenceEncoder.load(run.folder / 'encoder')
