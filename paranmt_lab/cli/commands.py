@@ -50,7 +50,7 @@ COMMANDS = { # Words of the command to its row
     'app': Row('workspace.app_', 'Start the app in the browser.', 'paranmt app --port 8600'),
     'encode': Row('models.encode_', 'Turn a file of sentences into vectors.',
                   'paranmt encode sentences.txt vectors.npy --model paraphrase-scorer'),
-    'generate': Row('generate.generate_', 'Paraphrase a sentence with a trained generator.',
+    'generate': Row('models.generate_', 'Paraphrase a sentence with a trained generator.',
                     'paranmt generate canonicaliser-transformer "The tram is late again today ." --n-best 5'),
     'corpus sample': Row('pairs.sample_', 'Draw pairs at random.', 'paranmt corpus sample pairs few --n 100'),
     'corpus merge': Row('pairs.merge_', 'Concatenate corpora, or re-shard a single one.',
