@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 
 from .options import show_settings, takes
 from .terminal import open_corpus, show_note, show_table, stopped
 from ..ground.fields import Imported, build, check_fields, choice, number, several
-from ..ground.settings import Settings, check_overwrite, safe_name, settings
+from ..ground.settings import check_overwrite, safe_name, settings
 from ..jobs.provenance import typed_command
 
 # %% ../../nbs/7_command/cli/09_kinds.ipynb #c0003761
@@ -85,7 +85,7 @@ def _whole(config, s):
 
 def _is_silent(): return int(os.environ.get('RANK', 0)) > 0 # of several processes the first one reports
 
-def _translation(config, s, force):
+def _translation(config, s):
     from paranmt_lab.translate.training import ship, train_nmt
     corpus = _whole(config, s)
     _own_place(s, config.name)
@@ -95,7 +95,7 @@ def _translation(config, s, force):
     if not run.finished: stopped()
     show_table(ship(run, s.models / config.name, typed_command()), f'BLEU of {config.name} on held-out pairs, beam 12')
 
-def _generator(config, s, force):
+def _generator(config, s):
     from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
     pairs = _whole(config, s)
     _own_place(s, config.name)
@@ -119,7 +119,7 @@ def _parse(pairs, parser, s):
     show_table(rows.rename(columns=names).to_dict('records'), f'Most frequent templates of {pairs.name}', digits=1)
 
 # %% ../../nbs/7_command/cli/09_kinds.ipynb #c0c18060
-def _classifier(config, s, force):
+def _classifier(config, s):
     from paranmt_lab.classifier.training import ship_classifier, train_classifier
     name = config.run.name
     open_corpus(config.data.corpus, s, name)
@@ -219,15 +219,16 @@ def _show_comparison(corpus, pairs, columns):
 # %% ../../nbs/7_command/cli/09_kinds.ipynb #53e049df
 class Kind(NamedTuple):
     "A kind of model."
-    config: Imported                         # Dataclass of its settings
-    train: Callable[[Any, Settings, bool], None] # Makes a model of a config, and shows what it is worth
+    config: Imported            # Dataclass of its settings
+    train: Callable[..., None]  # Makes a model of a config with the settings, and shows what it is worth
+    takes_force: bool = True    # Whether a model of that name can be replaced; one with a run cannot
 
 KINDS = { # Name to kind
-    'translation': Kind(Imported('translate.config.NmtConfig'), _translation),
+    'translation': Kind(Imported('translate.config.NmtConfig'), _translation, False),
     'shortlist': Kind(Imported('cli.kinds.ShortlistConfig'), _shortlist),
-    'generator': Kind(Imported('generation.config.GeneratorConfig'), _generator),
+    'generator': Kind(Imported('generation.config.GeneratorConfig'), _generator, False),
     'language-model': Kind(Imported('cli.kinds.LanguageModelConfig'), _language_model),
-    'classifier': Kind(Imported('classifier.config.ClassifierConfig'), _classifier),
+    'classifier': Kind(Imported('classifier.config.ClassifierConfig'), _classifier, False),
     'calibration': Kind(Imported('cli.kinds.CalibrationConfig'), _calibration),
 }
 
@@ -247,5 +248,8 @@ def model_train(
 ):
     "`paranmt model train KIND --options` lists its settings. If a training is stopped, the same command resumes it."
     config = build(_config_of([kind]), name=name, corpus=corpus, **options)
+    if force and not KINDS[kind].takes_force:
+        raise typer.BadParameter(f'a {kind} has a run, which is never replaced; take another name',
+                                 param_hint='--force')
     show_settings(options)
-    KINDS[kind].train(config, settings(), force)
+    KINDS[kind].train(config, settings(), *[force] * KINDS[kind].takes_force)

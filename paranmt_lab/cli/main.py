@@ -136,9 +136,12 @@ def demo(
     from paranmt_lab.selection import PAPER_RANGES, range_table
     s, out = settings(), Console(stderr=True)
     sample = shlex.quote(str(s.sample / 'bitext.cs-en.tsv'))
+    own = sys.argv
     for line in DEMO.strip().format(sample=sample).split('\n'):
         out.rule(f'paranmt {line}', align='left', style='dim')
-        if code := app(shlex.split(line), standalone_mode=False): raise typer.Exit(code)
+        sys.argv = ['paranmt', *shlex.split(line)] # each stage records its own command
+        if code := app(sys.argv[1:], standalone_mode=False): raise typer.Exit(code)
+    sys.argv = own
     ranges = range_table(Corpus.open('sample-pairs', s), 'paraphrase_score@paraphrase-scorer', PAPER_RANGES)
     show_table(ranges[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by range of the paraphrase score, and their trigram overlap (as paranmt.3)', digits=2)

@@ -87,7 +87,7 @@ def _of_texts(kind, texts, but):
         if not is_pair: _refuse(f'{text!r} is not NAME=VALUE', '--set')
         try: f = find_field(kind, name)
         except ValueError as e: _refuse(e, '--set')
-        if f.name in but: _refuse(f'{f.name} is an argument of the command', '--set')
+        if f.name in but: _refuse(f'{f.name} is given by an argument or option of its own', '--set')
         by_name.setdefault(f.name, (f, []))[1].append(value)
     return {name: _value(f, values, '--set') for name, (f, values) in by_name.items()}
 
@@ -108,6 +108,8 @@ def given_fields(
 ) -> dict[str, Any]:       # Field to its value
     "The fields that a user gave, checked."
     values = {} if path is None else _of_file(kind, path)
+    if elsewhere := sorted(set(values) & set(but) - {'name', 'corpus'}): # a run's file has its name and corpus
+        _refuse(f'{path}: {elsewhere[0]} is given by an argument or option of its own', '--config')
     values = {name: x for name, x in values.items() if name not in but} | _of_texts(kind, texts, but)
     for name, x in options.items():
         if x is None or x == []: continue

@@ -8,8 +8,10 @@ __all__ = ['ancestors', 'selection_words', 'command_for', 'script_of']
 # %% ../../nbs/7_command/cli/15_script.ipynb #00fc756a
 import shlex
 from dataclasses import MISSING, fields
+from graphlib import CycleError, TopologicalSorter
 
 from ..corpora.query import Corpus
+from ..corpora.state import recorded_command
 from ..ground.fields import defaults
 from ..ground.settings import Settings
 from ..jobs.progress import read_progress
@@ -24,13 +26,14 @@ def ancestors(
     key:str,       # Key of a thing
 ) -> list[str]:    # Keys of all that it was made of, and its own; a thing comes after its inputs
     "Things in the order in which they are made."
-    order:list[str] = []
-    def visit(name):
-        for source, target in graph.links:
-            if target == name and source not in order: visit(source)
-        if name not in order: order.append(name)
-    visit(key)
-    return order
+    inputs:dict[str, list[str]] = {}
+    ahead = [key]
+    while ahead:
+        if (name := ahead.pop()) in inputs: continue
+        inputs[name] = [source for source, target in graph.links if target == name]
+        ahead += inputs[name]
+    try: return [*TopologicalSorter(inputs).static_order()]
+    except CycleError as e: raise ValueError(f'made of one another: {e.args[1]}; no order makes them') from None
 
 # %% ../../nbs/7_command/cli/15_script.ipynb #c0147405
 def _given(kind, values):
@@ -55,11 +58,10 @@ def selection_words(
 
 # %% ../../nbs/7_command/cli/15_script.ipynb #a1a8e5d2
 def _run_words(run):
-    "The command of a run: as it was typed, or from its config."
-    if command := (read_progress(run.folder) or {}).get('command'): return str(command)
-    config = run.config
-    if 'megabatch' not in config or not config.get('corpus'): return ''
-    usual = defaults(TrainConfig)
+    "The command of a run: of an encoder from its config, of others as it was typed."
+    config, usual = run.config, defaults(TrainConfig)
+    if not {'corpus', 'megabatch'} <= config.keys(): # a run of another kind
+        return str((read_progress(run.folder) or {}).get('command') or '')
     words = [word for name, x in config.items() if name in usual and x != usual[name]
              for word in ('--set', f'{name}={x}')]
     return shlex.join(['paranmt', 'train', config['corpus'], run.name, *words])
@@ -67,7 +69,8 @@ def _run_words(run):
 def _measure_words(corpus, model):
     "The command of a corpus's measures by one model, or of those without a model."
     names = [m for m in corpus.measures() if m.partition('@')[2] == model]
-    return shlex.join(['paranmt', 'score', corpus.name, *names])
+    names = [m for m in names if corpus.manifest(f'score-{m}')] # imported ones have none, and come with their corpus
+    return shlex.join(['paranmt', 'score', corpus.name, *names]) if names else ''
 
 def command_for(
     s:Settings, # Where the workspace is
@@ -75,7 +78,9 @@ def command_for(
 ) -> str:       # A command for a shell; empty where none is known
     "The command that makes one thing of its inputs."
     kind, _, name = key.partition(':')
-    if kind == 'corpus': return Corpus.open(name, s).command().replace('`', '').removesuffix(' with its options')
+    if kind == 'corpus':
+        text, is_whole = recorded_command(Corpus.open(name, s))
+        return text if is_whole or not text else f'{text} # with options that are not recorded: it was made in Python'
     if kind == 'measures':
         corpus, _, model = name.partition('@')
         return _measure_words(Corpus.open(corpus, s), model)
@@ -93,6 +98,6 @@ def script_of(
     "The script that makes a thing and all its inputs again."
     lines = ['#!/bin/sh', f'# {key}, from its inputs. Each stage resumes by itself.', 'set -e']
     for each in ancestors(lineage(s), key):
-        command = command_for(s, each)
-        lines.append(command or f'# {each}: made by hand, in Python or elsewhere; no command is known')
+        line = command_for(s, each) or f'# needs {each}, of which no command is known'
+        if line not in lines: lines.append(line) # one command may make several things
     return '\n'.join(lines) + '\n'

@@ -28,6 +28,7 @@ def show_(
     note:str|None=None, # Note to keep with a run, which the app shows too; empty takes it away
 ):
     "The things that it was made of, and those made of it, are named too."
+    from paranmt_lab.cli.script import command_for
     from paranmt_lab.jobs.run import Run
     from paranmt_lab.project.lineage import lineage
     from paranmt_lab.project.manage import find_kind, place_of, used_by
@@ -41,19 +42,12 @@ def show_(
             dict(fact='megabytes', value=f'{_size(path):,.1f}')]
     if thing: rows.append(dict(fact='state', value=thing.facts))
     if kind == 'run' and (note := Run(path).note): rows.append(dict(fact='note', value=note))
-    if how := _command_of(kind, own, s): rows.append(dict(fact='made by', value=how))
+    if how := command_for(s, key): rows.append(dict(fact='made by', value=how))
     made_of = [source for source, target in graph.links if target == key]
     rows += [dict(fact='made of', value=source) for source in made_of]
     rows += [dict(fact='used by', value=other) for other in used_by(s, kind, own, strict=False)]
     show_table(rows, name)
 
-def _command_of(kind, name, s):
-    "The command that made a corpus or a run, as far as it is known."
-    from paranmt_lab.corpora.query import Corpus
-    from paranmt_lab.jobs.progress import read_progress
-    if kind == 'corpus': return Corpus.open(name, s).command().replace('`', '')
-    folder = s.runs / name
-    return str((read_progress(folder) or {}).get('command') or '') if kind == 'run' else ''
 
 # %% ../../nbs/7_command/cli/14_workspace.ipynb #0cc24d5b
 def status_():

@@ -63,8 +63,9 @@ def check_value(
     value:Any, # Value for it
 ):
     "Refuse a value of the wrong kind or out of range."
-    if 'each' in f.metadata or 'values' in f.metadata: return
     facts, own = f.metadata, cast(type, f.type)
+    if 'values' in facts: own = dict
+    if 'each' in facts: own = tuple
     kind = (int, float) if own is float else own
     if not isinstance(value, kind) or isinstance(value, bool) and f.type is not bool:
         raise ValueError(f'{f.name} = {value!r}, expected {own.__name__}')

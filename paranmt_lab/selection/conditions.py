@@ -61,7 +61,7 @@ class Range(NamedTuple):
     def read(cls,
         text:str, # MEASURE=LOW:HIGH, or MEASURE=[LOW:HIGH], which holds LOW too
     ) -> 'Range': # The range
-        "The range that a text stands for."
+        "Read a range as it is written on the command line."
         measure, _, ends = text.rpartition('=')
         if not measure: raise ValueError(f'{text!r} is not MEASURE=LOW:HIGH')
         is_closed = ends.startswith('[') and ends.endswith(']')

@@ -17,10 +17,12 @@ import pytest
 from command import paranmt as run_command
 from paranmt_lab import __version__
 from paranmt_lab.cli.commands import COMMANDS, NEW_WORDS, PANELS, load_command
+from paranmt_lab.cli.script import ancestors, command_for, script_of
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.settings import settings, write_json
 from paranmt_lab.jobs.progress import Progress
+from paranmt_lab.project.lineage import Lineage, Thing
 
 HEAVY = ('torch', 'numba', 'scipy', 'sqlalchemy', 'transformers', 'ctranslate2', 'sentencepiece',
          'sklearn', 'umap', 'altair', 'streamlit', 'ray')
@@ -80,8 +82,7 @@ def test_each_help_is_short_and_ends_with_an_example_that_is_understood(words, p
     assert shown.rstrip().endswith(COMMANDS[words].example)
     command = load_command(words)
     assert [p.name for p in command.params if not p.help] == []
-    context = command.make_context(words, shlex.split(COMMANDS[words].example)[1 + len(words.split()):])
-    if command.takes: assert context.params['set_'] == [] or words == 'model train'
+    command.make_context(words, shlex.split(COMMANDS[words].example)[1 + len(words.split()):])
 
 
 def test_the_first_help_fits_on_a_screen(paranmt):
@@ -129,7 +130,9 @@ MISTAKES = {  # a command line to what it is answered, with code 2
     'train talk word --set epoch=3': 'did you mean optimizer.epochs',
     'train talk word --set encoder.epochs=3': 'did you mean optimizer.epochs',
     'train talk word --set epochs': "'epochs' is not NAME=VALUE",
-    'train talk word --set name=x': 'name is an argument of the command',
+    'train talk word --set name=x': 'name is given by an argument or option of its own',
+    'generate tiny word --set beam_size=3': 'beam_size is given by an argument or option of its own',
+    'model train classifier talk mine --force': 'a classifier has a run, which is never replaced',
     'train talk word --config none.toml': 'none.toml',
     'train talk word --vary seed=1,2 --seed 3': 'seed is given as an option too',
     'train talk': "Missing argument 'NAME'",
@@ -179,6 +182,26 @@ main.main()"""
     command = [sys.executable, tmp_path / 'interrupted.py']
     done = subprocess.run(command, env=os.environ | dict(PARANMT_WORKSPACE=str(tmp_path)), capture_output=True)
     assert done.returncode == 130, done.stderr
+
+
+def test_a_field_that_another_option_gives_is_not_dropped_from_a_file(paranmt, tmp_path):
+    (tmp_path / 'plan.toml').write_text('n = 3\nguidelines = "Rate it."\n', encoding='utf-8')
+    done = paranmt(f'annotate new talk first --config {tmp_path}/plan.toml')
+    assert done.returncode == 2 and 'guidelines is given by an argument or option' in ' '.join(done.stderr.split())
+
+
+def test_things_made_of_one_another_have_no_script():
+    things = {key: Thing(key, 'run', key, '') for key in ('run:a', 'run:b')}
+    graph = Lineage(things, [('run:a', 'run:b'), ('run:b', 'run:a')])
+    with pytest.raises(ValueError, match='made of one another'): ancestors(graph, 'run:a')
+
+
+def test_imported_values_are_not_scored_by_a_script(tmp_path):
+    s = replace(settings(), workspace=tmp_path)
+    corpus = Corpus.create('talk', s)
+    corpus.write_pairs(0, dict(reference=['It rains.'], translation=['Rain.']))
+    corpus.write_measure('chrf', 0, [.5])
+    assert command_for(s, 'measures:talk@') == '' and '# needs corpus:talk' in script_of(s, 'measures:talk@')
 
 
 def test_the_script_of_a_run_makes_it_again(paranmt, tmp_path):
