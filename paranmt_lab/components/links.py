@@ -82,6 +82,7 @@ _SKELETON = """<style>
   animation: paranmt-work 1.2s ease-in-out infinite alternate; }
 @keyframes paranmt-work { from { opacity: .4 } to { opacity: 1 } }
 @media (prefers-reduced-motion: reduce) { .paranmt-skeleton div { animation: none } }
+[data-test-script-state="notRunning"] .paranmt-skeleton { display: none } /* a page that stops cannot take it away */
 </style><div class="paranmt-skeleton" role="status" aria-label="Loading">
 <div style="width: 40%"></div><div style="width: 90%"></div><div style="width: 75%"></div></div>"""
 

@@ -1370,6 +1370,10 @@ def test_a_page_shows_at_once_that_it_is_being_drawn(own_page):
     page.tab.locator('input[aria-label="trigram_overlap — start"]').focus()
     page.after(page.tab.keyboard.press, 'ArrowRight')
     assert page.tab.evaluate('window.signs') == 0
+    page.open('annotate')  # it stops before its end, since it needs a name
+    page.settle()
+    assert page.tab.get_by_text('Who are you?').is_visible()
+    assert not page.tab.locator('.paranmt-skeleton').is_visible()
 
 
 def test_empty_workspace(browser, tmp_path):
