@@ -73,6 +73,8 @@ COMMANDS = { # Words of the command to its row
     'model card': Row('models.card_', 'Print the card of an encoder.', 'paranmt model card paraphrase-scorer'),
     'results table': Row('results.table_', 'A table of the papers with our figures.',
                          'paranmt results table paranmt.1'),
+    'results reproduce': Row('results.reproduce_', 'Train what a table of the papers needs, and fill it.',
+                             'paranmt results reproduce paranmt.6 --scale smoke'),
     'results compare': Row('results.compare_', 'Test the difference between two encoders.',
                            'paranmt results compare word token-overlap --tasks STS12,STS17'),
     'results contamination': Row('results.contamination_', 'Find test pairs in a training set.',
