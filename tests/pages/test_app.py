@@ -132,7 +132,7 @@ class Page:
           if (document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')
               || [...document.querySelectorAll('[data-testid=stCaptionContainer]')].some(
                 e => e.textContent.startsWith('hourglass'))  // the page counts, and draws itself again
-              || document.querySelector('[data-testid=stApp]').dataset.testScriptState == 'running') {{
+              || (document.querySelector('[data-testid=stApp]')?.dataset.testScriptState ?? 'running') == 'running') {{
             window.calm = 0;
             window.looks_of_calm = 0;
             return false;
