@@ -88,7 +88,7 @@ test: $(COMPLETE) debian ray links ## nbdev_test, then pytest, and the links of 
 	$(BIN)/pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/jobs/test_cluster.py
 	$(BIN)/pytest tests/jobs/test_cluster.py
 
-soak: $(COMPLETE) debian ## Long kills and loads; pictures of the pages in tests/screenshots/
+soak: $(COMPLETE) debian ## The slow tests that make test leaves out; pictures of the pages in tests/screenshots/
 	PICTURES=1 $(BIN)/pytest tests -m soak
 
 screenshots: $(COMPLETE) debian ## The pictures of the app on the data of the demonstration, into nbs/tutorials/images/

@@ -21,22 +21,25 @@ def said(script, folder, *words, without=(), **variables):
     return done.stderr.strip()
 
 
+def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
+
+
 @pytest.mark.parametrize('script, words, lacking, remedy', [
     ('measures.py', [], ['polars'], ".[bench]"),
-    ('training.py', ['peers'], ['datasets'], '.[bench]'),
-    ('training.py', ['peers'], ['datasets', 'sentence_transformers'], '.[bench,peers]'),
+    soak('training.py', ['peers'], ['datasets'], '.[bench]'),
+    soak('training.py', ['peers'], ['datasets', 'sentence_transformers'], '.[bench,peers]'),
     ('encoding.py', [], ['model2vec'], '.[peers]'),
-    ('generation.py', [], ['ctranslate2'], '.[translate]'),
+    soak('generation.py', [], ['ctranslate2'], '.[translate]'),
     ('language.py', [], ['lingua'], 'lingua-language-detector'),
     ('language_models.py', [], ['kenlm'], '.[judge]'),
-    ('annotation_page.py', [], ['playwright'], '.[dev]'),
+    soak('annotation_page.py', [], ['playwright'], '.[dev]'),
 ])
 def test_a_missing_package_is_named_with_its_command(tmp_path, script, words, lacking, remedy):
     line = said(script, tmp_path, *words, without=lacking)
     assert '\n' not in line and all(name in line for name in lacking) and remedy in line, line
 
 
-@pytest.mark.parametrize('script', ['app.py', 'lexicon.py', 'selection.py', 'turns.py'])
+@pytest.mark.parametrize('script', [soak('app.py'), 'lexicon.py', 'selection.py', 'turns.py'])
 def test_a_missing_argument_is_named_with_its_command(tmp_path, script):
     line = said(script, tmp_path)
     assert '\n' not in line and f'python tests/benchmarks/{script}' in line, line

@@ -134,6 +134,7 @@ SHOWN = """() => [...jupyterapp.shell.currentWidget.node.querySelectorAll('.jp-O
   return all; }, {pictures: 0, texts: 0})"""
 
 
+@pytest.mark.soak
 def test_the_first_page_leads_to_notebooks_with_their_stored_pictures(page, lab):
     page.goto(f'{lab}/?reset')
     page.wait_for_selector('.jp-NotebookPanel h1:has-text("explore a corpus")', timeout=120_000)  # the first tutorial

@@ -98,6 +98,7 @@ def test_the_source_distribution_has_the_notebooks_and_only_our_files(built):
     assert max(sizes.values()) < 20e6 and sum(sizes.values()) < 100e6
 
 
+@pytest.mark.soak
 def test_the_light_installation_encodes_scores_and_evaluates(light, tmp_path):
     names = {row['name'].lower() for row in json.loads(run(light / 'pip', 'list', '--format', 'json', cwd=tmp_path))}
     absent = 'streamlit ctranslate2 jupyterlab transformers scikit-learn altair pytest nbdev'.split()

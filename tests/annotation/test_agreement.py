@@ -298,6 +298,7 @@ def test_wilson_mirrors_and_never_leaves_the_unit(k, n):
     assert low == pytest.approx(1 - other[1]) and high == pytest.approx(1 - other[0])
 
 
+@pytest.mark.soak
 def test_strong_pairs_are_unbiased_and_their_interval_holds():
     rng, sizes, true = np.random.default_rng(0), np.array([1000., 50_000, 400]), np.array([0., .1, .9])
     def drawn():
@@ -412,6 +413,7 @@ def clustered(rng, sources=60, each=4):
                          'source': np.repeat(np.arange(sources), each)})
 
 
+@pytest.mark.soak
 def test_the_interval_draws_whole_sources():
     rng, held = np.random.default_rng(0), []
     for _ in range(50):

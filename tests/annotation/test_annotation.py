@@ -231,7 +231,7 @@ def overlaps(log, limit):
     return most
 
 
-@pytest.mark.parametrize('items, overlap, kills', [(200, 2, 12), pytest.param(1000, 4, 150, marks=pytest.mark.soak)])
+@pytest.mark.parametrize('items, overlap, kills', [(80, 2, 6), pytest.param(1000, 4, 150, marks=pytest.mark.soak)])
 def test_eight_processes_killed_at_random_lose_and_double_nothing(url, tmp_path, items, overlap, kills):
     log = EventLog(url)
     keep_campaign(log, Campaign('talk', overlap=overlap, guidelines=''), pairs(items))
@@ -517,13 +517,13 @@ class Queue(RuleBasedStateMachine):
         return found
 
 
-@pytest.mark.parametrize('examples', [40, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize('examples', [25, pytest.param(2000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize('engine', ['sqlite', 'postgresql'])
 def test_the_queue_does_what_a_plain_model_does(engine, examples, tmp_path, request, monkeypatch):
     monkeypatch.setattr(store, 'PRAGMAS', (*store.PRAGMAS, 'synchronous=OFF'))              # no power is cut here
     Queue.url = (f'sqlite:///{tmp_path}/annotations.sqlite' if engine == 'sqlite'
                  else request.getfixturevalue('server').new())
-    if engine == 'postgresql' and examples == 40: examples = 15 # a server's turn takes longer; `make soak` has more
+    if engine == 'postgresql' and examples == 25: examples = 10 # a server's turn takes longer; `make soak` has more
     try:
         run_state_machine_as_test(
             Queue, settings=hypothesis_settings(max_examples=examples, stateful_step_count=20,
@@ -1183,6 +1183,7 @@ def test_a_draw_is_of_the_selection_and_its_weights_add_up(tmp_path):
     assert ranks[both.pair_id.isin(found.pair_id)].min() >= ranks[~both.pair_id.isin(found.pair_id)].max()
 
 
+@pytest.mark.soak
 def test_several_who_create_a_campaign_at_once_find_the_same_one(url, tmp_path):
     s = replace(settings(), workspace=tmp_path)
     Corpus.create('toy', s).write_pairs(

@@ -321,7 +321,7 @@ SOAK = [pytest.param(kind, 50 << 20, marks=pytest.mark.soak)
         for kind in ('tsv', 'csv', 'jsonl', 'tmx', 'bad.tsv')]
 
 
-@pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), ('tmx', 2 << 20), ('bad.tsv', 5 << 20), *SOAK])
+@pytest.mark.parametrize('kind,size', [('tsv', 5 << 20), *SOAK])
 def test_memory_does_not_grow(tmp_path, lab, kind, size):
     for name, wanted in (('small', 1 << 20), ('large', size)):
         with open(tmp_path / f'{name}.{kind}', 'w') as f: f.writelines(lines_of(kind, wanted))

@@ -90,6 +90,7 @@ def _reached(folder, step):
     return Run(folder).checkpoint()[1]['step'] >= step
 
 
+@pytest.mark.soak
 def test_a_stopped_command_goes_on_and_ends_in_a_model(s):
     run_command = partial(paranmt, PARANMT_WORKSPACE=str(s.workspace), PARANMT_DEVICE='cpu', COLUMNS='120')
     line = ('model train classifier wordy so --set dim=20 --set epochs=40 --set learning_rate=0.03 --set batch_size=20 '
@@ -121,7 +122,7 @@ def test_scoring_writes_a_column_and_a_note_once(s):
     assert fresh.count('reference_probability', 0, 1) == 2  # null passes no range
     wordy = Corpus.open('wordy', s)
     for _ in range(2):  # the second time nothing is computed, and the note is still there
-        [note] = score(wordy, ['reference_probability'], [model], workers=2, show=False).attrs['notes']
+        [note] = score(wordy, ['reference_probability'], [model], workers=1, show=False).attrs['notes']
         assert '720 of the 900 pairs of wordy' in note
     assert wordy.manifest('score-reference_probability@classifier')['notes'] == [note]
     assert score(wordy, ['trigram_overlap'], show=False).attrs['notes'] == []

@@ -43,6 +43,7 @@ def lab(tmp_path, word, monkeypatch):
     return lab
 
 
+@pytest.mark.soak
 def test_it_scores_in_processes_as_the_encoder_that_was_exported(lab, word):
     corpus = Corpus.open('pairs', lab)
     score(corpus, ['paraphrase_score'], ['st:published'], workers=2, show=False)

@@ -122,9 +122,11 @@ def workspace(halves): return replace(halves(), workers=1)
 
 # LSTMs and BLSTMs of subwords are layers of this list over other rows
 LEARN = [*LEAVES, *RECURRENT, 'MORPH-GRAN', 'WORD+TRIGRAM', 'WORD,TRIGRAM', 'WORD,MORPH,SUBWORD-BLSTM']
+OFTEN = 'WORD', 'LSTM', 'WORD,TRIGRAM'  # the others with `-m soak`
 
 
-@pytest.mark.parametrize('name', LEARN)
+@pytest.mark.parametrize('name', [name if name in OFTEN else pytest.param(name, marks=pytest.mark.soak)
+                                  for name in LEARN])
 def test_two_hundred_pairs_are_learned_by_heart(workspace, name):
     "The loss over all pairs, against the hardest sentences of both sides, falls from twice the margin to almost zero."
     config = train_config(f'heart-{name}', 'halves', model=name, dim=48,

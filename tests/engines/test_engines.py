@@ -220,7 +220,8 @@ ODD = {'Ahoj.': '', '😀😀': 'unknown source', '你好': 'unknown source', '!
        'ano ' * 200: 'repetition'}
 
 
-@pytest.mark.parametrize('engine', ['ct2:marian-cs-en-tiny', 'hf:marian-cs-en-tiny'])
+@pytest.mark.parametrize('engine', ['ct2:marian-cs-en-tiny',
+                                    pytest.param('hf:marian-cs-en-tiny', marks=pytest.mark.soak)])
 def test_what_is_invented_or_goes_round_is_flagged(lab, engine):
     found = open_model(engine, lab).translate(list(ODD), Decoding(beam_size=2))
     assert all(flag in h.flags for flag, [h] in zip(ODD.values(), found)) and found[0][0].flags == ''

@@ -151,6 +151,17 @@ def opened(tmp_path, hub):
     return opened
 
 
+A_PICKLE = 'a pickle (pytorch_model.bin) is not loaded: name a revision that has them'
+
+
+def test_a_model_comes_from_the_hub_and_a_pickle_is_refused(hub, opened):
+    found = opened('ct2:lab/tiny:float32', 'hf:lab/pickled')
+    assert found['ct2:lab/tiny:float32'][1][0] == "Where's the dog?", found
+    assert found['hf:lab/pickled'][0] == 'ValueError' and A_PICKLE in found['hf:lab/pickled'][1], found
+    assert not [path for _, path in hub.asked if path.endswith('.bin')]
+
+
+@pytest.mark.soak
 def test_models_come_from_the_hub_and_stay(hub, opened, tmp_path):
     "Both engines, two revisions of a model, a draft beside a pickle, absent models; then the same without the hub."
     good = ['ct2:lab/tiny:float32', 'hf:lab/tiny', f'ct2:lab/tiny@{BEFORE}:float32',
@@ -166,7 +177,7 @@ def test_models_come_from_the_hub_and_stay(hub, opened, tmp_path):
                 f'lab/tiny@{BEFORE[:10]}', f'lab/pickled@{DRAFT[:10]}', 'lab--pickled@refs--pr--3-float32'])
     for name in bad[:2]:
         assert found[name][0] == 'ValueError' and 'lab--pickled' in found[name][1], found[name]
-        assert 'a pickle (pytorch_model.bin) is not loaded: name a revision that has them' in found[name][1]
+        assert A_PICKLE in found[name][1]
     assert not [path for _, path in hub.asked if path.endswith('.bin')]  # not so much as asked for
     assert found['hf:lab/nonesuch'] == ['FileNotFoundError',
                                         f"there is no model 'lab/nonesuch' at {hub.address}, or it is "

@@ -307,15 +307,21 @@ def test_from_the_command_line(lab, talk):
     texts = talk.frame(['translation', 'translation_perplexity@small'])
     expected = perplexity(texts.translation.tolist(), open_model('lm:small', lab))
     np.testing.assert_array_equal(texts['translation_perplexity@small'].to_numpy(np.float32), expected)
+
+
+@pytest.mark.soak
+def test_by_force_and_anew_from_the_command_line(lab, talk):
+    run = partial(paranmt, PARANMT_WORKSPACE=str(lab.workspace), COLUMNS='200', PARANMT_WORKERS='2')
+    train_lm(talk, 'small', lab, sentences=100)
     again = run('model train language-model talk small --set sentences=100 --set seed=4')
     assert again.returncode == 1 and 'exists already' in again.stderr.splitlines()[-1]
     forced = run('model train language-model talk small --set sentences=100 --set seed=4 --force')
     assert forced.returncode == 0, forced.stderr
     anew = run('score talk translation_perplexity --model lm:small')
     assert anew.returncode == 0, anew.stderr
+    texts = talk.frame(['translation', 'translation_perplexity@small'])
     expected = perplexity(texts.translation.tolist(), open_model('lm:small', lab))
-    values = talk.frame(['translation_perplexity@small'])['translation_perplexity@small']
-    np.testing.assert_array_equal(values.to_numpy(np.float32), expected)
+    np.testing.assert_array_equal(texts['translation_perplexity@small'].to_numpy(np.float32), expected)
 
 
 def test_a_bitext_without_translations_holds_out_references_for_later(lab):

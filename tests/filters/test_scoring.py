@@ -217,13 +217,14 @@ SCORE = textwrap.dedent("""
 """)
 
 
-def test_scoring_killed_and_gone_on_with(corpora, tmp_path):
+@pytest.mark.parametrize('moments', [(5,), pytest.param((1, 20), marks=pytest.mark.soak)], ids=['once', 'twice'])
+def test_scoring_killed_and_gone_on_with(corpora, tmp_path, moments):
     script = tmp_path / 'score.py'
     script.write_text(SCORE)
     corpus, twin = talk(corpora()), talk(corpora())
     score(twin, OVERLAPS, show=False)
     killed = 0
-    for more in (1, 20):  # kill when so many files more are there
+    for more in moments:  # kill when so many files more are there
         have, process = len(files(corpus)), subprocess.Popen([sys.executable, script, corpus.folder, '1', *OVERLAPS])
         while process.poll() is None and len(files(corpus)) < have + more: time.sleep(0.002)
         if process.poll() is None: process.send_signal(signal.SIGKILL); killed += 1
@@ -280,6 +281,7 @@ def cli(corpus, *words):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
+@pytest.mark.soak
 def test_a_stopped_scoring_exits_with_130(corpora):
     corpus = talk(corpora(), 30, 400)
     process = cli(corpus, 'score', corpus.name, *OVERLAPS)

@@ -42,6 +42,7 @@ def test_memory_is_blamed_for_a_killed_process_only():
         assert 'memory' not in str(error.value)
 
 
+@pytest.mark.soak
 def test_a_damaged_encoder_is_named_in_one_line(tmp_path):
     # imported here, since each worker of the tests above imports this module
     from paranmt_lab.corpora.query import Corpus

@@ -26,6 +26,8 @@ SHOTS = ROOT / 'tests/screenshots'
 PATIENCE = 180_000
 # Milliseconds in which nothing changes on a page that is drawn: the longest pause between two runs of its script
 CALM = 400
+# Milliseconds between two looks at a page: one at every frame would have the browser draw as fast as it can
+POLL = 40
 # Counts in the browser how often the script of the page began to run.
 RUNS = """window.runs = 0;
 new MutationObserver(changes => changes.forEach(c => {
@@ -36,6 +38,10 @@ UNCOVERED = """path => [...document.querySelectorAll(path)].findIndex(mark => {
   const box = mark.getBoundingClientRect();
   return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) == mark;
 })"""
+
+
+def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
+
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(
     not Path(CHROMIUM).exists(), reason='needs Chromium: apt-get update && apt-get install -y chromium')]
@@ -68,7 +74,8 @@ def browser(tmp_path_factory):
     with sync_playwright() as p:
         context = p.chromium.launch_persistent_context(
             str(tmp_path_factory.mktemp('profile')), executable_path=CHROMIUM, viewport={'width': 1440, 'height': 1100},
-            args=['--no-sandbox', '--disable-background-networking'], accept_downloads=True)
+            args=['--no-sandbox', '--disable-background-networking', '--force-prefers-reduced-motion'],
+            accept_downloads=True)
         yield context
         context.close()
 
@@ -120,19 +127,19 @@ class Page:
     def settle(self):
         "Wait until the script has run and nothing is a placeholder any more, for a while without a break."
         self.tab.wait_for_selector('h1')
-        self.tab.evaluate('() => { window.calm = 0; window.frames_of_calm = 0; }')
+        self.tab.evaluate('() => { window.calm = 0; window.looks_of_calm = 0; }')
         self.tab.wait_for_function(f"""() => {{
           if (document.querySelector('[data-testid=stSkeleton],[data-testid=stSpinner]')
               || [...document.querySelectorAll('[data-testid=stCaptionContainer]')].some(
                 e => e.textContent.startsWith('hourglass'))  // the page counts, and draws itself again
-              || document.querySelector('[data-testid=stApp]').dataset.testScriptState == 'running') {{
+              || (document.querySelector('[data-testid=stApp]')?.dataset.testScriptState ?? 'running') == 'running') {{
             window.calm = 0;
-            window.frames_of_calm = 0;
+            window.looks_of_calm = 0;
             return false;
           }}
           window.calm ||= performance.now();
-          return ++window.frames_of_calm > 10 && performance.now() - window.calm > {CALM};
-        }}""")
+          return ++window.looks_of_calm > 10 && performance.now() - window.calm > {CALM};
+        }}""", polling=POLL)
         assert not self.tab.query_selector('[data-testid=stException]'), self.tab.inner_text(
             '[data-testid=stException]')
         return self
@@ -141,7 +148,7 @@ class Page:
         "Do something upon which the script runs again, and wait until the page is drawn."
         before = self.tab.evaluate('window.runs')
         act(*given)
-        self.tab.wait_for_function('before => window.runs > before', arg=before)
+        self.tab.wait_for_function('before => window.runs > before', arg=before, polling=POLL)
         return self.settle()
 
     def text(self): return self.tab.inner_text('[data-testid=stMain]')
@@ -249,6 +256,7 @@ def test_overview(page, workspace):
     assert 'How talk-reworded was made' in page.text() and not page.tab.query_selector('[role=dialog]')
 
 
+@pytest.mark.soak
 def test_a_scoring_at_work_is_shown_and_stopped(page, workspace):
     "A corpus that is being scored has a bar where every job has one, and a button that stops it by two clicks."
     from paranmt_lab.jobs.progress import Progress
@@ -272,6 +280,7 @@ def test_a_scoring_at_work_is_shown_and_stopped(page, workspace):
 def test_score_ranges(page, workspace):
     "Counts and overlaps of the five ranges are those of the files; the paper's row stands beside them."
     page.open('score-ranges', corpus='talk-reworded')
+    assert set(page.address_bar()) == COMPLETE['score-ranges']
     shown = page.table('ranges')
     for (low, high), row in zip(RANGES, shown.itertuples(index=False)):
         found = ask(workspace, f'SELECT count(*) AS n, avg(trigram_overlap) AS mean, '
@@ -303,6 +312,7 @@ def test_a_number_leads_to_its_rows(page, workspace):
     assert saved.translation.tolist() == found.translation.tolist()
 
 
+@pytest.mark.soak
 def test_redraw(page, workspace):
     "The key N draws another sample of the same size from the same pairs; the address says which."
     page.open('score-ranges', corpus='talk-reworded', measure='trigram_overlap', range='0.2:0.9', rows=20)
@@ -333,6 +343,7 @@ def test_stroke_over_the_histogram(page, workspace):
     page.shot('score-ranges-stroke')
 
 
+@pytest.mark.soak
 def test_a_rectangle_over_the_density_filters_the_page(page, workspace):
     "Two measures: a rectangle sets two ranges, which all numbers obey, and so does the selection made of them."
     page.open('score-ranges', corpus='talk-reworded', beside='trigram_overlap', rows=5000)
@@ -399,12 +410,14 @@ COMPLETE = {'score-ranges': {'corpus', 'score', 'measure', 'shape', 'beside', 'o
             'back-translation': {'corpus', 'view', 'many', 'order', 'scorer'}}
 
 
-@pytest.mark.parametrize('path', COMPLETE)
+@pytest.mark.parametrize('path', ['lexicon', *(soak(path) for path in COMPLETE if path != 'lexicon')])
 def test_the_address_holds_the_defaults(page, path):
-    "Every choice that decides what is shown stands in the address of a page that was opened without one."
+    """Every choice that decides what is shown stands in the address of a page that was opened without one; the tests
+    of the other pages look at theirs where they open them."""
     assert set(page.open(path).address_bar()) == COMPLETE[path]
 
 
+@pytest.mark.soak
 def test_an_address_shows_the_same_after_something_was_added(page, workspace):
     "A new corpus and a new run become the defaults; an address that was noted before goes on naming what it showed."
     noted = {path: page.open(path).address_bar() for path in ('score-ranges', 'training')}
@@ -433,6 +446,7 @@ def test_filters_count_what_the_files_hold(page, workspace):
     ranges = dict(trigram_overlap=(0.1, 0.7), reference_length=(5, 12))
     page.open('filters', corpus='talk-reworded', filter=[f'{m}:{a}:{b}' for m, (a, b) in ranges.items()], rows=1000,
               by='trigram_overlap')
+    assert set(page.address_bar()) >= COMPLETE['filters']
     kept, length = kept_by(workspace, **ranges), kept_by(workspace, reference_length=ranges['reference_length'])
     assert page.metric('Pairs kept') == len(kept) > 0
     assert f'removes {len(length - kept):,} alone' in page.text()
@@ -451,6 +465,11 @@ def test_filters_count_what_the_files_hold(page, workspace):
     assert page.metric('Pairs kept') == len(kept_by(workspace, **ranges))
     assert page.after(page.tab.go_back).metric('Pairs kept') == len(kept)
     assert lower.get_attribute('aria-valuetext') == '0.1'
+
+
+@pytest.mark.soak
+def test_a_domain_and_a_text_are_filters(page, workspace):
+    "The pairs kept are those of the domain that have the text on a side."
     page.open('filters', corpus='talk-reworded', filter='trigram_overlap:0.1:0.7', domain='news', text='the')
     kept = kept_by(workspace, trigram_overlap=(0.1, 0.7)) & set(ask(
         workspace, "SELECT pair_id FROM {pairs} WHERE corpus = 'news' AND "
@@ -497,6 +516,7 @@ def own_page(browser, app):
     page.tab.close()
 
 
+@pytest.mark.soak
 def test_back_after_two_clicks(own_page, workspace):
     "A click on a range is one entry of the history: Back shows both bounds of the click before, Forward of the last."
     page = own_page
@@ -517,6 +537,7 @@ def test_back_after_two_clicks(own_page, workspace):
     assert 'range' not in page.address_bar() and page.metric('pairs with') == count(-2, 2)
 
 
+@pytest.mark.soak
 def test_back_is_one_press_for_a_page(own_page):
     "The choices that a page writes into its address are no step of their own, neither at the first page nor at a link."
     page = own_page
@@ -548,6 +569,7 @@ def test_a_parameter_that_no_page_knows_is_named(page):
     assert 'above' in page.tab.inner_text('[data-testid=stAlert]')
 
 
+@pytest.mark.soak
 def test_a_domain_filters_the_whole_page(page, workspace):
     "The domain of the sidebar holds for ranges, histogram, counts and rows, and the source line names it."
     domain = ask(workspace, "SELECT corpus, count(*) AS n FROM {pairs} GROUP BY ALL ORDER BY n LIMIT 1").corpus[0]
@@ -570,10 +592,10 @@ def test_a_stopped_job_says_how_to_go_on(page, workspace):
     (folder / 'progress.json').write_text(json.dumps(
         dict(status='stopped', what='pairs', done=400, total=4996, rate=3.5, updated=time.time(), command=command)))
     try:
-        for path in ('', 'training'):
+        for path in ('training', ''):
             text = page.open(path).text()
             assert 'stopped at 400 of 4,996 pairs' in text and command in text
-        page.open('').shot('overview-stopped')
+        page.shot('overview-stopped')
     finally: (folder / 'progress.json').write_bytes(before) if before else (folder / 'progress.json').unlink()
 
 
@@ -605,9 +627,6 @@ HARM = {'torn-shard': lambda f: flip(f / 'pairs/part-00000.parquet'),
         'selection-list': lambda f: (f / 'selections/strong.json').write_text('[1, 2]')}
 
 
-def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
-
-
 @pytest.mark.parametrize('harm', ['torn-shard', soak('text-measure'), soak('selection-list'), soak('torn-measure'),
                                   soak('other-columns'), soak('manifest-list'), soak('cut-shard'),
                                   soak('more-columns')])
@@ -626,6 +645,7 @@ def test_a_damaged_file_spoils_one_view(page, workspace, harm):
     finally: shutil.rmtree(folder)
 
 
+@pytest.mark.soak
 def test_a_run_without_results_and_a_campaign_without_ratings(page, workspace):
     "Each is told on its own view, with the command that mends it; other runs and views stay."
     from dataclasses import replace
@@ -654,6 +674,7 @@ def test_a_run_without_results_and_a_campaign_without_ratings(page, workspace):
         if view in ('agreement', 'table 3'): assert 'There are no ratings yet' in text
 
 
+@pytest.mark.soak
 def test_a_lost_shard_is_told_on_every_page(page, workspace):
     "On the first page, too, where no corpus is opened."
     folder = broken_corpus(workspace, 'lost-shard', lambda f: (f / 'pairs/part-00000.parquet').unlink())
@@ -668,6 +689,7 @@ def test_a_lost_shard_is_told_on_every_page(page, workspace):
     finally: shutil.rmtree(folder)
 
 
+@pytest.mark.soak
 def test_a_bad_corpus_does_not_take_the_list_away(page, workspace):
     "A dangling link, a link to a corpus elsewhere and a corpus without pairs stand beside the others."
     links = [workspace / 'corpora/dangling', workspace / 'corpora/linked']
@@ -683,6 +705,7 @@ def test_a_bad_corpus_does_not_take_the_list_away(page, workspace):
         shutil.rmtree(workspace / 'elsewhere')
 
 
+@pytest.mark.soak
 def test_a_long_error_keeps_its_remedy(page, workspace):
     "The end of a long error, which says what to do, is on the page."
     folder = workspace / 'corpora/hostile'
@@ -697,6 +720,7 @@ def test_back_translation(page, workspace):
     "Hypotheses by rank, words from the address, a live bar, and a typed sentence by the shipped model, sent by keys."
     from paranmt_lab.jobs.progress import Progress
     page.open('back-translation', corpus='talk-reworded', words='prosím')
+    assert set(page.address_bar()) >= COMPLETE['back-translation']
     found = ask(workspace, "SELECT source, reference FROM {pairs} WHERE rank = 1 AND (contains(lower(source), "
                 "'prosím') OR contains(lower(reference), 'prosím'))")
     assert len(found) and f'{len(found)} sentences' in page.text()
@@ -735,6 +759,7 @@ def test_negatives(page, workspace):
     "Negatives on the page are the most similar sentences that were allowed, found here by comparing with all of them."
     from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
     page.open('negatives', run='word-trigram-m20', probe=30)
+    assert set(page.address_bar()) == COMPLETE['negatives']
     table = page.table('negatives')
     assert table.M.tolist() == ['1', '20', '40']
     cosine = table.cosine.astype(float).tolist()
@@ -757,6 +782,7 @@ def test_negatives(page, workspace):
     assert page.address_bar()['pair'] == probe and page.tab.title().startswith('Score ranges · ')
 
 
+@pytest.mark.soak
 def test_how_often_negatives_are_false(page, workspace):
     "A button counts the false negatives at each M; the saved rows agree with each other, and are kept for a reload."
     page.open('negatives', run='word-trigram-m20', second='run:trigram-m1', above='0.7')
@@ -771,6 +797,7 @@ def test_how_often_negatives_are_false(page, workspace):
     assert not page.tab.locator('.st-key-count_false button').is_visible()
 
 
+@pytest.mark.soak
 def test_negatives_that_a_run_recorded(page, workspace):
     "A probe at each M and epoch, with its pool, as in negatives.parquet; the most suspect first, N goes on."
     recorded = pd.read_parquet(workspace / 'runs/word-trigram-m20/negatives.parquet')
@@ -846,6 +873,7 @@ def test_training(page, workspace):
     "Figures of two runs are those of their files; the table says in what they differ."
     names = ['word-trigram-m20', 'trigram-m1']
     page.open('training', runs=names)
+    assert set(page.address_bar()) == COMPLETE['training']
     saved = page.saved('metrics_save').replace('', np.nan)
     for name in names:
         own, file = saved[saved.run == name], logged(workspace, name)
@@ -961,6 +989,7 @@ def test_training_names_what_is_broken(page, workspace):
         for folder in made: shutil.rmtree(folder)
 
 
+@pytest.mark.soak
 def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
     "Sentences of a corpus in hand are shown letter for letter."
     from app_workspace import HOSTILE
@@ -981,15 +1010,14 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
                 page.tab.wait_for_selector('text=Withdraw the flag')
                 page.settle().shot('hostile-negatives')
                 assert events(workspace)[-1][2]['sentence'] == text
-        assert page.tab.evaluate('window.hacked') is None
-        assert not page.tab.query_selector('[data-testid=stMain] iframe, '
-                                           '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+        assert_inert(page)
     finally: shutil.rmtree(run.folder)
 
 
 def test_embedding_map(page, workspace):
     "A map is made once; a rectangle lists exactly the pairs inside it."
     page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus')
+    assert set(page.address_bar()) == COMPLETE['embedding-map']
     page.tab.get_by_role('button', name='Make the map').click()
     page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
     page.settle().drag('map', 0.15, 0.6, 0.15, 0.7)
@@ -1034,6 +1062,7 @@ def make_maps(page):
     return page.settle()
 
 
+@pytest.mark.soak
 def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
     "Maps by two encoders with typed sentences; the pairs of a rectangle become a selection and a campaign."
     names = ['run:word-trigram-m20', 'run:trigram-m1']
@@ -1082,6 +1111,7 @@ def draw_lasso(page, key, spots):
     page.after(page.tab.mouse.up)
 
 
+@pytest.mark.soak
 def test_a_lasso_lists_the_pairs_inside_it(page, workspace):
     "Exactly the sentences around which the outline turns are listed, also from the address; a click picks a sentence."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus', seed=5,
@@ -1114,6 +1144,7 @@ def test_a_lasso_lists_the_pairs_inside_it(page, workspace):
     assert 'lasso' not in page.address_bar(), 'a lasso of another map is not applied'
 
 
+@pytest.mark.soak
 def test_edges_and_a_highlight_on_the_map(page, workspace):
     "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
@@ -1182,9 +1213,7 @@ def test_neighbours(page, workspace):
     page.open('neighbours', **chosen | dict(corpus='hostile', column='translation'))
     page.tab.wait_for_selector('.st-key-near_1_box canvas', state='attached')
     page.settle().shot('hostile-neighbours')
-    assert page.tab.evaluate('window.hacked') is None
-    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
-                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+    assert_inert(page)
 
 
 def saved_and_sent(page, workspace, found):
@@ -1212,7 +1241,7 @@ def saved_and_sent(page, workspace, found):
 
 
 def test_generate(page, workspace):
-    "Paraphrases on the page are those of the engine; what is no sentence of the model gets an answer, and is inert."
+    "Paraphrases on the page are those of the engine; they are saved as pairs and sent to a campaign."
     from dataclasses import replace
 
     from paranmt_lab.engines.protocol import Decoding
@@ -1228,6 +1257,12 @@ def test_generate(page, workspace):
     np.testing.assert_allclose(shown.score, [h.score for h in found], atol=1e-4)
     page.shot('generate')
     saved_and_sent(page, workspace, found)
+
+
+@pytest.mark.soak
+def test_what_is_no_sentence_of_the_generator_gets_an_answer(page):
+    "Nothing, far too much and another language are answered in words; hostile text is inert."
+    chosen = dict(model='generator:tiny', beam=4, paraphrases=3)
     for sentence, answer in ((' ', 'Type an English sentence'), ('word ' * 500, '500 words'),
                              ('Трамвай сегодня опаздывает.', 'does not look like English')):
         page.open('generate', **chosen, sentence=sentence)
@@ -1241,6 +1276,7 @@ def test_generate(page, workspace):
 def test_results(page, workspace):
     "Figures on the page are those of the result files; what is not there says so."
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
+    assert set(page.address_bar()) == COMPLETE['results']
     page.shot('results')
     page.open('results', view='By data set')
     table = page.table('by_dataset').set_index(['task', 'dataset'])
@@ -1252,6 +1288,11 @@ def test_results(page, workspace):
             if pd.isna(stored[key]): assert cell in ('not available', 'None', '')
             else: assert abs(float(cell) - 100 * stored[key]) < 0.051
     page.shot('results-by-dataset')
+
+
+@pytest.mark.soak
+def test_results_by_year_and_by_pair(page, workspace):
+    "Figures stand beside those of the papers; a gap shows the command that fills it; the largest errors are listed."
     page.open('sts-results', view='By year')
     rest = page.table('others').set_index(['system', 'source'])
     graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index(
@@ -1272,6 +1313,7 @@ def test_results(page, workspace):
 def test_two_runs_are_compared(page, workspace):
     "Settings that differ, differences of results as the files have them, and pairs that both encoders rank apart."
     page.open('compare', run='trigram-m1', other='word-trigram-m20', pairs=500)
+    assert set(page.address_bar()) == COMPLETE['compare']
     configs = [json.loads((workspace / 'runs' / name / 'config.json').read_text())
                for name in ('trigram-m1', 'word-trigram-m20')]
     assert set(page.saved('differing_save').setting) == {k for k in {**configs[0], **configs[1]}
@@ -1283,8 +1325,15 @@ def test_two_runs_are_compared(page, workspace):
     page.shot('compare')
 
 
+def assert_inert(page):
+    "No text of a corpus has become a script or a picture."
+    assert page.tab.evaluate('window.hacked') is None
+    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
+                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+
+
 def test_hostile_text_is_inert(page, workspace):
-    "Text of a corpus is shown and not obeyed, on every page that shows text."
+    "Text of a corpus is shown and not obeyed, in the list, in the table and in what is saved."
     page.open('score-ranges', corpus='hostile')
     assert page.tab.locator('.st-key-reading article').count() == 8
     page.shot('hostile-reading')
@@ -1295,14 +1344,17 @@ def test_hostile_text_is_inert(page, workspace):
     assert [back(t) for t in saved.reference] == stored.reference[saved.pair_id].tolist()
     page.shot('hostile-score-ranges')
     page.open('', corpus='hostile').shot('hostile-overview')
+    assert_inert(page)
+
+
+@pytest.mark.soak
+def test_hostile_text_on_a_map_is_inert(page):
     page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')
     page.tab.get_by_role('button', name='Make the map').click()
     page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
     page.settle().drag('map', 0.02, 0.85, 0.03, 0.97)
     page.shot('hostile-embedding-map')
-    assert page.tab.evaluate('window.hacked') is None
-    assert not page.tab.query_selector('[data-testid=stMain] iframe, '
-                                       '[data-testid=stMain] img[src*="198.51"], [data-testid=stMain] script')
+    assert_inert(page)
 
 
 CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
@@ -1310,8 +1362,9 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
 
 
 @pytest.mark.parametrize('path,key', [
-    ('', 'corpus'), ('score-ranges', 'measure'), ('negatives', 'run'), ('training', 'runs'), ('neighbours', 'beside'),
-    ('results', 'systems'), ('embedding-map', 'encoder'), soak('', 'run'), soak('score-ranges', 'corpus'),
+    ('', 'corpus'), ('neighbours', 'beside'), ('training', 'runs'), soak('score-ranges', 'measure'),
+    soak('results', 'systems'), soak('embedding-map', 'encoder'), soak('', 'run'), soak('score-ranges', 'corpus'),
+    soak('negatives', 'run'),
     soak('score-ranges', 'score'), soak('score-ranges', 'domain'), soak('back-translation', 'corpus'),
     soak('negatives', 'view'), soak('negatives', 'side'), soak('training', 'over'), soak('embedding-map', 'corpus'),
     soak('embedding-map', 'colour'), soak('generate', 'model')])
@@ -1353,6 +1406,7 @@ UNTIL_A_SIGN = """name => new Promise(done => {
 })"""
 
 
+@pytest.mark.soak
 def test_a_page_shows_at_once_that_it_is_being_drawn(own_page):
     "A sign of work within 300 ms on a quiet machine, none when the page is whole, and none when a choice changes it."
     page = own_page.open('filters', corpus='talk-reworded')

@@ -71,28 +71,29 @@ for config in sys.argv[2:]: train(train_config(**json.loads(Path(config).read_te
 """
 
 
-def test_killed_runs_end_with_the_same_bits(workspace, tmp_path):
-    """SIGKILL twice, wherever it falls once some steps are done; then to the end."""
-    config = alter(BASE, name='killed')
+@pytest.mark.parametrize('moments', [(7,), pytest.param((3, 40), marks=pytest.mark.soak)], ids=['once', 'twice'])
+def test_killed_runs_end_with_the_same_bits(workspace, tmp_path, moments):
+    """SIGKILL wherever it falls once some steps are done; then to the end."""
+    config = alter(BASE, name=f'killed-{len(moments)}')
     command = [sys.executable, '-c', CHILD, str(workspace.workspace),
                str(write_json(tmp_path / 'config.json', flat(config)))]
-    for step in (7, 40):
+    for step in moments:
         child = subprocess.Popen(command)
         deadline = time.time() + 120
         while child.poll() is None and time.time() < deadline:
-            try: done = Run.open(workspace.runs, 'killed').checkpoint()
+            try: done = Run.open(workspace.runs, config.run.name).checkpoint()
             except FileNotFoundError: done = None
             if done and done[1]['step'] >= step: break
             time.sleep(0.005)
         assert child.poll() is None, 'the run ended before it was killed'
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        assert not Run.open(workspace.runs, 'killed').finished
+        assert not Run.open(workspace.runs, config.run.name).finished
     subprocess.run(command, check=True)
     train(alter(BASE, name='whole'), workspace, show=False)
-    assert weights(workspace, 'killed') == weights(workspace, 'whole')
+    assert weights(workspace, config.run.name) == weights(workspace, 'whole')
     pd.testing.assert_frame_equal(*(pd.read_parquet(workspace.runs / name / 'negatives.parquet')
-                                    for name in ('killed', 'whole')))
+                                    for name in (config.run.name, 'whole')))
 
 
 @pytest.mark.soak
@@ -188,6 +189,7 @@ def test_word_vectors_are_read_once(workspace, tmp_path, monkeypatch):
     assert len(times) == 2
 
 
+@pytest.mark.soak
 def test_interrupt_stops_at_a_mega_batch_and_leaves_a_checkpoint(workspace, tmp_path):
     """One Ctrl-C is a clean stop: exit code 0, status `stopped`, and the run goes on from there."""
     config = alter(BASE, name='interrupted', checkpoint_every=1000, epochs=400)
@@ -202,7 +204,7 @@ def test_interrupt_stops_at_a_mega_batch_and_leaves_a_checkpoint(workspace, tmp_
     assert '"stopped"' in (folder / 'progress.json').read_text()
 
 
-@pytest.mark.parametrize('threads', [1, 2])
+@pytest.mark.parametrize('threads', [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_two_hundred_pairs_are_learned_by_heart(workspace, threads):
     """Halves of a sentence have few words in common: only training can bring them together."""
     before = torch.get_num_threads()
@@ -265,8 +267,11 @@ MINED = {'plain': {}, 'one side': dict(negatives='same'), 'published': dict(excl
          'apart': dict(apart=0.2, apart_from=1), 'judge': dict(judge='paraphrase-scorer', judge_above=0.3),
          'limit': dict(limit=130, seed=5), 'flagged': dict(flagged=True), 'its own M': dict(megabatch=6, limit=90)}
 
+OFTEN = 'plain', 'published', 'flagged', 'its own M'
 
-@pytest.mark.parametrize('fields', MINED.values(), ids=MINED)
+
+@pytest.mark.parametrize('fields', [pytest.param(fields, id=name, marks=() if name in OFTEN else pytest.mark.soak)
+                                    for name, fields in MINED.items()])
 def test_the_page_of_negatives_finds_what_the_run_recorded(workspace, fields):
     "Epoch 2 mines with the encoder that epoch 1 ended with: the page finds each recorded negative with it."
     s = replace(workspace, annotations=f'sqlite:///{workspace.workspace}/flags.sqlite')
@@ -401,6 +406,7 @@ def test_two_processes_are_one_with_a_mini_batch_of_twice_the_size(workspace, tm
     assert [len(run.metrics().development.dropna()) for run in runs] == [2, 2]
 
 
+@pytest.mark.soak
 def test_every_process_returns_from_a_finished_run(workspace, tmp_path):
     "Nobody waits for another, and nothing is trained or written."
     config = alter(BASE, name='returned', epochs=1)
@@ -518,6 +524,7 @@ def test_a_refused_training_claims_no_name(workspace, tmp_path, fields):
     assert sorted(p.name for p in workspace.runs.glob('[!.]*')) == before
 
 
+@pytest.mark.soak
 def test_a_second_training_of_a_run_is_refused(workspace, tmp_path):
     """... while the first one lives; a killed one leaves no lock behind."""
     config = alter(BASE, name='twice', epochs=400)
@@ -566,7 +573,7 @@ except OSError as e: print(f'{e.filename}: {e.strerror}')
 
 
 @pytest.mark.parametrize('part', ['encoder', 'checkpoint'])
-@pytest.mark.parametrize('longest', [50, 5000])
+@pytest.mark.parametrize('longest', [pytest.param(50, marks=pytest.mark.soak), 5000])
 def test_a_full_disk_leaves_encoder_and_checkpoint_whole(workspace, part, longest):
     """No file may be longer than that, as on a disk that is full at the first or at a later file."""
     run = train(alter(BASE, name='full', epochs=1), workspace, show=False)

@@ -168,7 +168,7 @@ def test_killed_ten_times_and_between_file_and_rename(lab, calm):
     check_rows(job)
 
 
-@pytest.mark.parametrize('workers, cli', [(1, True), (2, False)])
+@pytest.mark.parametrize('workers, cli', [(1, True), pytest.param(2, False, marks=pytest.mark.soak)])
 def test_ctrl_c_stops_after_the_part_at_hand(lab, calm, workers, cli):
     options = ['--beam-size', BEAM, '--n-best', BEAM, '--part-size', PART]
     job = Job(lab, f'stopped-{workers}', command=[sys.executable, '-m', 'paranmt_lab', 'translate',
@@ -223,6 +223,7 @@ def test_no_room(lab, calm):
     assert job.run(2) == 0 and job.shards() == calm and not job.left_over()
 
 
+@pytest.mark.soak
 def test_full_file_system(lab, calm, tmp_path):
     small = replace(lab, workspace=tmp_path)
     small.corpora.mkdir()
@@ -258,7 +259,8 @@ def damage(path, kind):
     return whole
 
 
-@pytest.mark.parametrize('kind', ['cut', 'empty', 'text', 'zeroed'])
+@pytest.mark.parametrize('kind', ['zeroed', *(pytest.param(kind, marks=pytest.mark.soak)
+                                            for kind in ('cut', 'empty', 'text'))])
 def test_damaged_shard_is_named_and_the_others_go_on(tmp_path, kind):
     "And when it is restored, the same command takes it in."
     lab = make_lab(tmp_path, talk(['talk', 'news'], 200), 50)
@@ -280,6 +282,7 @@ def test_damaged_shard_is_named_and_the_others_go_on(tmp_path, kind):
     assert again(kind).checksums == calm.checksums and 'finished' in Corpus.open(kind, lab).manifest('translate')
 
 
+@pytest.mark.soak
 def test_damaged_shard_on_the_command_line(tmp_path):
     lab = make_lab(tmp_path, talk(['talk'], 60), 20)
     whole = damage(lab.corpora / 'talk/pairs/part-00001.parquet', 'zeroed')
@@ -308,6 +311,7 @@ def test_shard_damaged_on_the_way(tmp_path):
             == translate_corpus(Corpus.open('talk', lab), 'calm', Backwards(), lab, Decoding(3, 3), 200).checksums)
 
 
+@pytest.mark.soak
 def test_sampled_shards_are_the_same_after_a_kill(lab):
     "Draws depend on the part alone: one worker or two, killed or not."
     code = DRIVER.replace('Decoding(int(beam), int(beam))', "Decoding(n_best=3, method='sample', seed=7)")

@@ -85,6 +85,7 @@ def test_killed_trainings_end_with_the_same_weights(tmp_path, command):
         assert whole.metrics()[figure].iloc[-1] == killed.metrics()[figure].iloc[-1]
 
 
+@pytest.mark.soak
 def test_two_processes_are_one_and_stop_together(tmp_path, command):
     "With torchrun and without dropout two processes compute what one does; both hear from BLEU when to end."
     config = replace(TINY, dropout=0., patience=1, evaluate_every=5, steps=400, learning_rate=1e-4)
@@ -113,9 +114,12 @@ def test_a_vocabulary_for_each_language_ends_in_a_folder_that_translates(tmp_pat
 SHORT = replace(TINY, name='short', steps=4, evaluate_every=2, checkpoint_every=2)
 
 
-@pytest.mark.parametrize('changes', [{}, dict(held_out={}),
-                                     dict(held_out={}, development=0), dict(warmup=0), dict(evaluate_every=0),
-                                     dict(checkpoint_every=0), dict(cooldown=0.), dict(cooldown=1.)], ids=str)
+def soak(changes): return pytest.param(changes, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize('changes', [{}, soak(dict(held_out={})), dict(held_out={}, development=0),
+                                     soak(dict(warmup=0)), dict(evaluate_every=0), soak(dict(checkpoint_every=0)),
+                                     soak(dict(cooldown=0.)), soak(dict(cooldown=1.))], ids=str)
 def test_every_config_that_is_accepted_trains_to_its_end(tmp_path, changes):
     "Nothing held out, no warm-up, no looks, no checkpoints: each means none, and the last step still learns."
     run = train_here(tmp_path, replace(SHORT, **changes))
@@ -146,12 +150,12 @@ def test_what_cannot_be_trained_is_refused_and_leaves_no_run(tmp_path, name):
     changes, why = REFUSED[name]
     with pytest.raises(ValueError, match=why): train_here(tmp_path, replace(SHORT, **changes))
     assert not list((tmp_path / 'runs').glob('[!.]*')), 'the name stays free for the corrected command'
-    assert train_here(tmp_path, SHORT).finished
 
 
 def test_ready_pairs_are_no_bitext(tmp_path):
     with pytest.raises(ValueError, match='200 of 200 pairs have no source'): train_here(tmp_path, SHORT, source=None)
     assert not list((tmp_path / 'runs').glob('[!.]*'))
+    assert train_here(tmp_path, SHORT).finished, 'the corrected command takes the same name'
 
 
 # --- other columns, and runs of earlier versions ----------------------------------------------------------------------
