@@ -4470,6 +4470,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'paranmt_lab/fetch/layout.py'),
                                           'paranmt_lab.fetch.layout._trec_row': ( '0_ground/fetch/layout.html#_trec_row',
                                                                                   'paranmt_lab/fetch/layout.py'),
+                                          'paranmt_lab.fetch.layout.glove_300d_files': ( '0_ground/fetch/layout.html#glove_300d_files',
+                                                                                         'paranmt_lab/fetch/layout.py'),
                                           'paranmt_lab.fetch.layout.glove_files': ( '0_ground/fetch/layout.html#glove_files',
                                                                                     'paranmt_lab/fetch/layout.py'),
                                           'paranmt_lab.fetch.layout.mrpc_tables': ( '0_ground/fetch/layout.html#mrpc_tables',
