@@ -196,6 +196,7 @@ def train_config(
 
 # %% ../../nbs/5_learning/training/01_config.ipynb #3cc889c9
 PRESETS:dict[str, dict[str, Any]] = { # Name to fields and their values
+    'paper-2017': dict(limit=24_000, dim=300, megabatch=1, batch_size=100, margin=0.4, learning_rate=0.001, epochs=20),
     'paper-2018': dict(dim=300, megabatch=40, scramble=0.3, batch_size=100, margin=0.4, learning_rate=0.001, epochs=5),
     'reference': AS_PUBLISHED | dict(concatenation='plain', split='space', unknown='reference', closing_space=False,
                                   exclude='pair', epsilon='lasagne'),

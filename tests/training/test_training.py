@@ -161,6 +161,16 @@ def test_a_preset_trains(workspace, preset):
     assert config.optimizer.batch_size == (128 if preset == 'opusparcus' else 100)
 
 
+def test_the_preset_of_2017_has_the_papers_settings_and_scrambling_leaves_characters_alone(workspace):
+    config = train_config('a', 'halves', 'paper-2017')
+    assert (config.data.limit, config.mining.megabatch, config.mining.scramble) == (24_000, 1, 0)
+    assert (config.optimizer.epochs, config.optimizer.batch_size, config.encoder.dim) == (20, 100, 300)
+    base = dict(model='TRIGRAM', dim=8, epochs=1, megabatch=1, vocabulary=500)
+    for name, scramble in (('plain-3', 0.), ('scrambled-3', .9)):
+        train(train_config(name, 'halves', 'paper-2018', **base | dict(scramble=scramble)), workspace, show=False)
+    assert weights(workspace, 'plain-3') == weights(workspace, 'scrambled-3')
+
+
 def test_the_development_set_is_a_field(workspace, tmp_path):
     with pytest.raises(FileNotFoundError, match="development = 'nowhere.tsv': no such file of graded pairs"):
         train(alter(BASE, name='graded', development='nowhere.tsv'), workspace, show=False)
