@@ -22,7 +22,7 @@ def train_(
     corpus:str, # Corpus of pairs
     name:str, # Name of the run, or with --vary the beginning of the runs' names
     *,
-    preset:str='', # Values of all other settings: paper-2018, reference (its program) or opusparcus
+    preset:str='', # Values of all other settings: paper-2017, paper-2018, reference (its program) or opusparcus
     vary:list[str]=[], # FIELD=VALUE,VALUE: train a run for each; may be repeated, and all combinations are trained
     **options, # Fields of the configuration
 ):

@@ -201,7 +201,8 @@ def _reporter():
 
 # %% ../../nbs/7_command/cli/14_workspace.ipynb #9c322e74
 def fetch_(
-    sets:list[str]=[], # sts, stsb, sick, mrpc, senteval, simlex, pit, opusparcus, turku, glove, paranmt or tatoeba
+    # sts, stsb, sick, mrpc, senteval, simlex, pit, opusparcus, turku, glove, glove-300d, paranmt or tatoeba
+    sets:list[str]=[],
     *,
     only:list[str]=[], # Pattern for parts of a set, such as 2012 or en; may be repeated
     yes:bool=False, # Do not ask before the download

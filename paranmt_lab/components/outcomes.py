@@ -27,6 +27,7 @@ from ..charts.scores import outcomes, side_shares
 from .access import open_log
 from .parts import draw, escaped, in_address, one_of, page_part, parquet_bytes
 from ..corpora.query import Corpus, between
+from ..evaluation.tasks import development_measure
 from ..ground.settings import Settings, safe_name, settings
 from ..ground.wording import amount
 from ..jobs.run import list_runs
@@ -144,8 +145,10 @@ def trainings(
     place.metric('Best development score', f'{best.development:.1f}', f'{best.run}, {best.selection}',
                  delta_color='off', delta_arrow='off')
     draw(outcomes(table, counts.pairs).properties(height=240), 'outcomes')
-    sets = ', '.join(sorted(filter(None, table['set'].unique()))) or 'an unknown set'
-    st.caption(f"Development scores on {escaped(sets)} (Pearson × 100). The dashed line marks the pairs kept now.")
+    names = sorted(filter(None, table['set'].unique()))
+    sets, measure = ', '.join(names) or 'an unknown set', ' or '.join(sorted(set(map(development_measure, names))))
+    st.caption(f"Development scores on {escaped(sets)} ({measure or 'Pearson'} × 100). The dashed line marks the pairs "
+               'kept now.')
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #c8227444
 def _save(corpus, ranges, name, reason, where):

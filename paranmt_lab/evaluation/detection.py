@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'GRADES', 'HIDDEN', 'BATCH', 'EPOCHS', 'HELD_OUT', 'SEEDS', 'RESAMPLES', 'LANGUAGES', 'DETECTION', 'FOLDS',
            'FEWEST', 'LabelledFileError', 'read_yes_or_no', 'read_turku', 'read_opusparcus', 'read_opusparcus_train',
            'concatenated', 'fit_detector', 'pair_cosines', 'best_threshold', 'detection_figures', 'DetectionSet',
-           'measure_set', 'measure_detection']
+           'measure_set', 'development_accuracy', 'measure_detection']
 
 # %% ../../nbs/4_measuring/evaluation/07_detection.ipynb #4cb18835
 import bz2
@@ -305,6 +305,17 @@ def measure_set(
     test_rows = np.sort(np.concatenate([rows for _, rows in parts]))
     figures = _figure_rows(labels[test_rows], {way: values[test_rows] for way, values in answers.items()})
     return [facts | dict(n=len(test)) | row for row in figures]
+
+# %% ../../nbs/4_measuring/evaluation/07_detection.ipynb #91ec45b4
+def development_accuracy(
+    encode:Callable,     # From sentences to vectors, float[n, d]
+    data:DetectionSet,   # Data set with a training file
+    folder:Path,         # Folder of the files
+) -> float:              # From 0 to 1
+    "Accuracy of the best threshold of the cosine on a set's training pairs, chosen on the same pairs."
+    pairs = _read(data, folder / data.train)
+    labels, cosines = pairs.label.to_numpy(), pair_cosines(concatenated(encode, pairs))
+    return float(((cosines >= best_threshold(cosines, labels)) == labels).mean())
 
 # %% ../../nbs/4_measuring/evaluation/07_detection.ipynb #a47a204f
 def measure_detection(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GROUPS', 'SUITES', 'TASKS', 'BASELINES', 'VECTORS', 'Task', 'graded_task', 'choose_tasks', 'Baseline', 'is_baseline',
            'open_system', 'open_similarity', 'evaluate', 'sample_of', 'evaluate_run', 'development_set',
-           'development_score']
+           'DevelopmentSet', 'development_sets', 'development_figures', 'development_score', 'development_measure']
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #c5ada258
 import math
@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from ..encoders.protocol import Encoder
-from .detection import DETECTION, measure_detection
-from .graded import measure_graded, token_overlap
+from .detection import DETECTION, development_accuracy, measure_detection
+from .graded import correlate, measure_graded, rate_pairs, token_overlap
 from .results import record_results, results_frame
 from .sts import SETS, YEARLY, measure_sts
 from .transfer import TRANSFER
@@ -216,12 +217,94 @@ def development_set(
     if file: return file, path
     return ('STS17', sts17) if sts17.is_file() else ('graded', sample_of(s))
 
+# %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #a7b4422b
+class DevelopmentSet(NamedTuple):
+    "A set on which encoders are compared while they train."
+    name: str                   # Its name
+    measure: str                # `Pearson` or `accuracy`
+    score: Callable[..., float] # From an encoder to its score, times 100
+
+def _pearson(path, encoder):
+    "Pearson's r times 100 on a file of graded pairs."
+    pairs = rate_pairs(encoder.similarity_pairwise, path)
+    assert pairs is not None, 'expected a file' # `development_sets` looked for it
+    return 100 * correlate(pairs.score, pairs.similarity)['pearson']
+
+def _accuracy(data, folder, encoder):
+    "Accuracy times 100 on the development pairs of a detection set."
+    return 100 * development_accuracy(encoder.encode, data, folder)
+
+def _graded_sets(s, name):
+    "The set of a file of graded pairs, or those of a folder."
+    folder = s.resources / name
+    files = sorted(folder.glob('*.tsv')) if name and folder.is_dir() else []
+    if files: return [DevelopmentSet(f'{name}/{f.name}', 'Pearson', partial(_pearson, f)) for f in files]
+    if name and folder.is_dir():
+        raise FileNotFoundError(f'development = {name!r}: {folder} has no file of graded pairs (.tsv); name another '
+                                'folder, or a file')
+    title, path = development_set(s, name)
+    return [DevelopmentSet(title, 'Pearson', partial(_pearson, path))] if path else []
+
+# %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #fb5cc51f
+def _detection_sets(s, name):
+    "The sets of a detection task with development pairs and the reader's labels, or the one behind a slash."
+    task = name.partition('/')[0]
+    able = [data for data in DETECTION[task] if data.train and data.at_least is None]
+    sets = {task if len(able) == 1 else f'{task}/{data.dataset}': data for data in able}
+    if name not in (task, *sets):
+        raise ValueError(f"development = {name!r}: no such set with development pairs; expected "
+                         f"{', '.join(dict.fromkeys([task, *sets]))}")
+    own = {name: sets[name]} if name in sets else sets
+    files = {title: s.resources / 'eval' / data.train for title, data in own.items()}
+    for title, file in files.items():
+        if not file.is_file():
+            raise FileNotFoundError(f'development = {title!r}: no file {file}; name a set that is there, or the folder '
+                                    'of sets in settings.ini or PARANMT_RESOURCES')
+    return [DevelopmentSet(title, 'accuracy', partial(_accuracy, data, s.resources / 'eval'))
+            for title, data in own.items()]
+
+def development_sets(
+    s:Settings,   # Where the sets are
+    names:str='', # Files of graded pairs, folders of them, and detection tasks, separated by commas; empty: STS 2017
+) -> list[DevelopmentSet]: # In the order of the names; empty without STS 2017 and the sample
+    "The sets of the development score, which all have the same measure."
+    entries = [name.strip().rstrip('/') for name in names.split(',')]
+    if names and '' in entries: raise ValueError(f'development = {names!r}: a name is empty; leave a comma out')
+    sets = [one for name in entries for one in
+            (_detection_sets if name.partition('/')[0] in DETECTION else _graded_sets)(s, name)]
+    if len({one.name for one in sets}) < len(sets):
+        raise ValueError(f'development = {names!r}: a set is named twice; leave one out')
+    if len({one.measure for one in sets}) > 1:
+        raise ValueError(f'development = {names!r}: Pearson and accuracy have no common mean; name graded pairs or '
+                         'sets of detection')
+    return sets
+
+# %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #56c89a52
+def development_figures(
+    encoder:Any,  # An encoder, or another system with the ability that the sets need
+    s:Settings,   # Where the sets are
+    names:str='', # As in `development_sets`
+) -> dict:        # `development`, `development_set`, and the score of each set if there are several, all times 100
+    "The development score of an encoder."
+    sets = development_sets(s, names)
+    if not sets: return dict(development=math.nan, development_set='')
+    scores = [float(one.score(encoder)) for one in sets]
+    title = sets[0].name if len(sets) == 1 else f'mean of {len(sets)} sets: {names}'
+    if sets[0].measure == 'accuracy': title = f'accuracy, {title}'
+    each = {f'development {one.name}': score for one, score in zip(sets, scores)} if len(sets) > 1 else {}
+    return dict(development=sum(scores) / len(scores), development_set=title) | each
+
 def development_score(
     encoder:object,        # An encoder, or another system with a similarity
     s:Settings,            # Where the sets are
-    file:str='',           # As in `development_set`
-) -> tuple[float, str]:    # Pearson's r times 100, and the name of the set
-    "Correlation of similarities with people's grades on the development set."
-    name, path = development_set(s, file)
-    if path is None: return math.nan, ''
-    return 100 * float(evaluate(encoder, [], path, s).value[0]), name
+    file:str='',           # As in `development_sets`
+) -> tuple[float, str]:    # The score times 100, and the name of the set or sets
+    "The development score and its sets."
+    figures = development_figures(encoder, s, file)
+    return figures['development'], figures['development_set']
+
+def development_measure(
+    title:str, # `development_set` of a run's metrics
+) -> str:      # `Pearson` or `accuracy`
+    "The measure of a development score, by the name of its sets."
+    return 'accuracy' if title.startswith('accuracy, ') else 'Pearson'

@@ -13,6 +13,7 @@ from pathlib import Path
 from .archives import Archive
 from .download import DownloadError, Source, Wanted, choose_sources, download
 from paranmt_lab.fetch.layout import (
+    glove_300d_files,
     glove_files,
     mrpc_tables,
     opusparcus_files,
@@ -34,8 +35,8 @@ from ..jobs.workers import locked
 # %% ../../nbs/0_ground/fetch/04_sets.ipynb #e595e27a
 TABLES = dict(sts=sts_tables, stsb=stsb_tables, sick=sick_tables, mrpc=mrpc_tables, senteval=senteval_tables,
               simlex=simlex_tables, pit=pit_tables, turku=turku_tables)  # Set to the function that makes its tables
-FILES = dict(opusparcus=opusparcus_files, glove=glove_files, paranmt=paranmt_files,
-             tatoeba=tatoeba_files)  # Set to the function that writes its files
+FILES = {'opusparcus': opusparcus_files, 'glove': glove_files, 'glove-300d': glove_300d_files,
+         'paranmt': paranmt_files, 'tatoeba': tatoeba_files}  # Set to the function that writes its files
 
 def downloads_folder(
     resources:Path, # Folder of the resources

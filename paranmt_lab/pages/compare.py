@@ -132,7 +132,7 @@ def _curves(runs):
     "Development scores and losses of both runs."
     metrics = [run.metrics().assign(run=run.name) for run in runs]
     best = best_scores(pd.concat(metrics, ignore_index=True))
-    for figure, title in (('development', 'Development score, Pearson × 100'), ('loss', 'Loss')):
+    for figure, title in (('development', 'Development score × 100'), ('loss', 'Loss')):
         frames = [m for m in metrics if figure in m and m[figure].notna().any()]
         if not frames: continue
         st.caption(title)

@@ -299,7 +299,7 @@ def _run_details(s, name):
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:
-        for figure, name in (('loss', 'Loss'), ('development', 'Development score, Pearson × 100')):
+        for figure, name in (('loss', 'Loss'), ('development', 'Development score × 100')):
             if figure not in metrics or metrics[figure].notna().sum() < 2: continue
             st.caption(name)
             curve = training_curve(metrics.assign(run=run.name), figure, 0 if figure == 'loss' else 1)

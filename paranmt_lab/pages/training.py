@@ -39,6 +39,7 @@ from paranmt_lab.components.parts import (
     to_minute,
     tsv,
 )
+from ..evaluation.tasks import development_measure
 from ..ground.settings import read_object, settings, write_json
 from ..jobs.comparison import SCORES, best_scores, compared, differing, numeric_figures, seed_groups
 from ..jobs.progress import duration
@@ -231,8 +232,9 @@ def _metrics(runs):
 def _title(figure, title, sets):
     "Name of a figure; a development score says of which set."
     if figure != 'development' or not sets: return escaped(title)
-    if len(sets) == 1: return f'{title} on **{escaped(next(iter(sets)))}**, Pearson × 100'
-    return (f'{title}, Pearson × 100, **of different sets**: '
+    measure = ' or '.join(sorted({development_measure(name) for name in sets}))
+    if len(sets) == 1: return f'{title} on **{escaped(next(iter(sets)))}**, {measure} × 100'
+    return (f'{title}, {measure} × 100, **of different sets**: '
             + '; '.join(f'{escaped(name)} ({", ".join(map(escaped, runs))})' for name, runs in sets.items()))
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #467a97a5

@@ -47,7 +47,8 @@ class RunConfig:
     "The run: its name, random seed, development scores and checkpoints."
     name: str                                     # Name of the run
     seed: int = number(0, 0, 2**63)               # Random seed of the run
-    # File of graded pairs for the development score, absolute or below the resources; empty: STS 2017, or the sample's
+    # Sets of the development score, their plain mean: files of graded pairs or folders of them, absolute or below the
+    # resources, or detection tasks such as detect-PIT, separated by commas; empty: STS 2017, or the sample's
     development: str = ''
     # Epochs without a better development score before the run ends, its best encoder kept; 0: all epochs, the
     # last encoder
@@ -195,6 +196,7 @@ def train_config(
 
 # %% ../../nbs/5_learning/training/01_config.ipynb #3cc889c9
 PRESETS:dict[str, dict[str, Any]] = { # Name to fields and their values
+    'paper-2017': dict(limit=24_000, dim=300, megabatch=1, batch_size=100, margin=0.4, learning_rate=0.001, epochs=20),
     'paper-2018': dict(dim=300, megabatch=40, scramble=0.3, batch_size=100, margin=0.4, learning_rate=0.001, epochs=5),
     'reference': AS_PUBLISHED | dict(concatenation='plain', split='space', unknown='reference', closing_space=False,
                                   exclude='pair', epsilon='lasagne'),

@@ -19,7 +19,7 @@ import torch
 from ..corpora.state import require_whole
 from ..encoders.sentence_encoder import SentenceEncoder
 from ..encoders.zoo import make_layer
-from ..evaluation.tasks import development_score, evaluate_run
+from ..evaluation.tasks import development_figures, evaluate_run
 from ..ground.models import device_of
 from ..ground.settings import Settings, inside, safe_name, settings
 from ..jobs.fit import Figures, Learner, Plan, Position, WeightMean, fit
@@ -170,10 +170,9 @@ class EncoderLearner(ResumableSteps, Learner):
         assert self._run is not None, 'expected a run'
         return self._run
 
-    def evaluate(self) -> dict: # `development` and `development_set`, the name of the set
-        "Score the encoder on the development set."
-        score, name = development_score(self.snapshot(), self.origin.s, self.config.run.development)
-        return dict(development=score, development_set=name)
+    def evaluate(self) -> dict: # `development`, `development_set` (its sets), and the score of each of several
+        "Score the encoder on the development sets."
+        return development_figures(self.snapshot(), self.origin.s, self.config.run.development)
 
     def moment(self) -> dict: # `epoch`
         "Number of epochs so far, a fraction within an epoch."

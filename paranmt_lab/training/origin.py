@@ -17,7 +17,7 @@ from ..encoders.names import features_of
 from ..encoders.protocol import Encoder
 from ..encoders.sentence_encoder import SentenceEncoder, build_encoder
 from ..encoders.zoo import layer_of
-from ..evaluation.tasks import development_set
+from ..evaluation.tasks import development_sets
 from ..ground.models import find_encoder, identity_of, open_model
 from ..ground.settings import Settings, checksum
 from ..tokens.subwords import vocabulary_file
@@ -84,7 +84,7 @@ class Origin(Sources):
     def check(self) -> None:
         "Raise an error if an encoder, judge, teacher or development set is missing or unsuitable."
         config, features = self.config.encoder, features_of(self.config.encoder.model)
-        development_set(self.s, self.config.run.development)
+        development_sets(self.s, self.config.run.development)
         models = dict(judge=self.judge, teacher=self.teacher, start=self.start)  # names that do not open are refused
         if models['start'] is not None: return
         if self.vectors_file and 'word' not in features:

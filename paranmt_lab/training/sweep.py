@@ -15,6 +15,7 @@ import pandas as pd
 from ..evaluation.comparison import THREE_YEARS, compare_results, published, side_by_side
 from ..evaluation.results import read_results
 from ..evaluation.sts import yearly_means
+from ..evaluation.tasks import development_measure
 from ..ground.fields import alter, flat
 from ..ground.settings import Settings, atomic, inside, safe_name, settings
 from ..jobs.comparison import best_scores, compared, option_table
@@ -143,7 +144,8 @@ def _score_name(metrics, figure):
     "A score in words, with the name of its set."
     if figure != 'development' or 'development_set' not in metrics: return figure
     sets = metrics.development_set.dropna().tolist()
-    return f'Pearson on {sets[-1]}' if sets else figure
+    if not sets or development_measure(sets[-1]) == 'accuracy': return sets[-1] if sets else figure
+    return f'Pearson on {sets[-1]}'
 
 # %% ../../nbs/5_learning/training/15_sweep.ipynb #6b4749df
 def run_row(

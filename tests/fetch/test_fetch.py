@@ -10,6 +10,7 @@ import tarfile
 import threading
 import zipfile
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from paranmt_lab.fetch.download import SETS, DownloadError, Wanted, choose_sourc
 from paranmt_lab.fetch.layout import (
     ROWS,
     LayoutError,
+    glove_300d_files,
     pit_tables,
     senteval_tables,
     sts_tables,
@@ -29,6 +31,7 @@ from paranmt_lab.fetch.layout import (
     write_table,
 )
 from paranmt_lab.fetch.sets import FILES, TABLES, downloads_folder, fetch
+from paranmt_lab.tokens.text import read_vectors
 
 CONTENT = random.Random(0).randbytes(300_000)
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -352,6 +355,30 @@ def test_fetching_over_the_network_keeps_a_record_and_refuses_another_file(serve
     assert list(fetch(['simlex'], resources, renew=True))[0][1]['sha256'] == hashlib.sha256(data).hexdigest()
     outside = {path.name for path in tmp_path.iterdir()}
     assert outside == {'made.zip', 'resources'}
+
+
+def test_glove_in_300_dimensions_stays_as_it_is(server, tmp_path, monkeypatch):
+    """Another number of words is an error, and the words are read without a header."""
+    lines = [f'{word} ' + ' '.join(f'{k}.5' for k in range(300)) for word in ('the', ',', 'naïve')]
+    members = {f'glove.6B.{d}d.txt': '\n'.join(lines) + '\n' for d in (100, 300)}
+    data = zipped(tmp_path / 'made.zip', members).read_bytes()
+    def do_glove(self, begin):
+        self.answer(data, begin)
+        self.wfile.write(data[begin:])
+    monkeypatch.setattr(Server, 'do_glove', do_glove, raising=False)
+    [source] = choose_sources(['glove-300d'])
+    assert (source.file, source.sha256) == (choose_sources(['glove'])[0].file, choose_sources(['glove'])[0].sha256)
+    served = replace(source, url=f'{server.url}/glove', size=0, sha256='')
+    monkeypatch.setattr(sets, 'choose_sources', lambda names, only: [served])
+    with pytest.raises(LayoutError, match='glove.6B.300d.txt has 3 lines, expected 400,000'):
+        list(fetch(['glove-300d'], tmp_path / 'resources'))
+    path = tmp_path / 'resources/train/vectors/glove.6B.300d.txt'
+    assert not path.exists()
+    monkeypatch.setitem(sets.FILES, 'glove-300d', partial(glove_300d_files, words=3))
+    assert list(fetch(['glove-300d'], tmp_path / 'resources'))[-1] == (None, path)
+    words, vectors = read_vectors(path)
+    assert words == ['the', ',', 'naïve'] and vectors.shape == (3, 300) and vectors[0, 299] == 299.5
+    assert read_vectors(path, limit=2)[0] == words[:2]
 
 
 @pytest.mark.skipif(os.environ.get('PARANMT_RESOURCES', '') == '', reason='no folder of resources is named')

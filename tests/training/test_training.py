@@ -33,6 +33,7 @@ from paranmt_lab.training.loop import EncoderLearner, train
 from paranmt_lab.training.megabatch import POOLS, cosine, epoch_order, margin_loss, mine
 from paranmt_lab.training.origin import Origin
 from paranmt_lab.training.steppers import AutogradStepper, CompiledStepper, ResidentStepper, stepper_kind
+from paranmt_lab.training.sweep import run_row
 from references import references
 
 SLOW = references('training.megabatch')
@@ -161,6 +162,16 @@ def test_a_preset_trains(workspace, preset):
     assert config.optimizer.batch_size == (128 if preset == 'opusparcus' else 100)
 
 
+def test_the_preset_of_2017_has_the_papers_settings_and_scrambling_leaves_characters_alone(workspace):
+    config = train_config('a', 'halves', 'paper-2017')
+    assert (config.data.limit, config.mining.megabatch, config.mining.scramble) == (24_000, 1, 0)
+    assert (config.optimizer.epochs, config.optimizer.batch_size, config.encoder.dim) == (20, 100, 300)
+    base = dict(model='TRIGRAM', dim=8, epochs=1, megabatch=1, vocabulary=500)
+    for name, scramble in (('plain-3', 0.), ('scrambled-3', .9)):
+        train(train_config(name, 'halves', 'paper-2018', **base | dict(scramble=scramble)), workspace, show=False)
+    assert weights(workspace, 'plain-3') == weights(workspace, 'scrambled-3')
+
+
 def test_the_development_set_is_a_field(workspace, tmp_path):
     with pytest.raises(FileNotFoundError, match="development = 'nowhere.tsv': no such file of graded pairs"):
         train(alter(BASE, name='graded', development='nowhere.tsv'), workspace, show=False)
@@ -172,6 +183,46 @@ def test_the_development_set_is_a_field(workspace, tmp_path):
     run = train(alter(BASE, name='graded', epochs=1, development=str(own)), workspace, show=False)
     last = run.metrics().dropna(subset=['development']).iloc[-1]
     assert last.development_set == str(own) and last.development > 0
+
+
+def test_the_development_score_is_the_mean_over_sets(workspace, tmp_path):
+    """A folder gives all its files, the metrics keep each score, and a run resumes with the same sets."""
+    folder = tmp_path / 'sets'
+    folder.mkdir()
+    for name, grade in (('a', 5), ('b', 1)):
+        rows = [('sentence1', 'sentence2', 'score'), ('It is late.', 'It is late!', '5'), ('Go.', 'Stay.', '0'),
+                ('So.', 'No way.', str(grade))]
+        (folder / f'{name}.tsv').write_text(''.join('\t'.join(row) + '\n' for row in rows))
+    config = alter(BASE, name='means', epochs=2, development=str(folder))
+    stops = iter([True])
+    assert not train(config, workspace, show=False, stop=lambda: next(stops, False)).finished
+    metrics = train(config, workspace, show=False).metrics().dropna(subset=['development'])
+    each = metrics[[f'development {folder}/{name}.tsv' for name in 'ab']]
+    assert np.allclose(metrics.development, each.mean(axis='columns')) and each.nunique(axis='columns').eq(2).all()
+    assert set(metrics.development_set) == {f'mean of 2 sets: {folder}'}
+    both = alter(config, name='listed', development=f'{folder}/a.tsv, {folder}/b.tsv')
+    listed = train(both, workspace, show=False).metrics().dropna(subset=['development'])
+    assert listed.development.tolist() == metrics.development.tolist()
+    (tmp_path / 'empty').mkdir()
+    with pytest.raises(FileNotFoundError, match='has no file of graded pairs'):
+        train(alter(BASE, name='none', development=str(tmp_path / 'empty')), workspace, show=False)
+
+
+def test_a_training_can_be_developed_on_detection(workspace, tmp_path):
+    """The score is the accuracy of the best threshold; no development pairs are an error before the run begins."""
+    s = replace(workspace, resources=tmp_path)
+    config = alter(BASE, name='detected', epochs=1, development='detect-PIT')
+    with pytest.raises(FileNotFoundError, match="development = 'detect-PIT': no file .*dev.tsv; name a set"):
+        train(config, s, show=False)
+    (tmp_path / 'eval/pit2015').mkdir(parents=True)
+    rows = ['sentence1\tsentence2\tlabel', *(f'It is {k}.\tIt is {k % 5}.\t{int(k < 5)}' for k in range(20))]
+    (tmp_path / 'eval/pit2015/dev.tsv').write_text('\n'.join(rows) + '\n')
+    run = train(config, s, show=False)
+    last = run.metrics().dropna(subset=['development']).iloc[-1]
+    assert last.development_set == 'accuracy, detect-PIT' and 75 <= last.development <= 100
+    assert run_row(run)['score'] == 'accuracy, detect-PIT'
+    with pytest.raises(ValueError, match='Pearson and accuracy have no common mean'):
+        train(alter(config, name='mixed', development='detect-PIT,eval/pit2015/dev.tsv'), s, show=False)
 
 
 def test_word_vectors_are_read_once(workspace, tmp_path, monkeypatch):
