@@ -109,7 +109,8 @@ def evaluate_system(
 SOURCES = {  # Set of `paranmt workspace fetch` to the tasks whose data it downloads
     'stsb': 'STS-B, STS-B captions, STS-B supervised', 'sick': 'SICK, SICK-R, SICK-E', 'mrpc': 'MRPC, detect-MRPC',
     'pit': 'PIT-2015, detect-PIT', 'simlex': 'SimLex-999', 'senteval': 'MR, CR, SUBJ, MPQA, SST, TREC',
-    'opusparcus': 'detect-Opusparcus', 'turku': 'detect-Turku'}
+    'opusparcus': 'detect-Opusparcus', 'turku': 'detect-Turku',
+    'tatoeba': 'translation retrieval'}
 _YEARS = {task: SETS[task][0] for task in YEARLY} | {'STS17 cross-lingual': 2017}  # task to the year of its archive
 
 def fetch_command(

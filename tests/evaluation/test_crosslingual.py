@@ -34,7 +34,7 @@ def test_absent_data_are_not_available_and_the_command_fetches_them(lab):
     assert set(rows.status) == {'not available'} and rows.value.isna().all()
     assert set(rows.dataset) == {*TRACKS, ''}
     assert fetch_command('STS17 cross-lingual') == "paranmt workspace fetch sts --only '2017*' --yes"
-    assert fetch_command('translation retrieval') == ''
+    assert fetch_command('translation retrieval') == 'paranmt workspace fetch tatoeba --yes'
 
 
 def test_a_track_that_is_there_is_measured(lab):
