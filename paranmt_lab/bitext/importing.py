@@ -35,6 +35,7 @@ from paranmt_lab.bitext.columns import (
     read_parquet,
     sample_lines,
 )
+from .ppdb import ppdb_measures, read_ppdb
 from .tmx import languages_of_tmx, read_tmx
 from ..corpora.layout import REJECTS
 from ..corpora.pairs import PAIRS, segment_of
@@ -62,7 +63,8 @@ FORMATS = {
                   'a table with commas or semicolons and quotation marks'),
     'jsonl': Format(read_jsonl, ('.jsonl', '.ndjson', '.json'), 'a JSON object a line'),
     'tmx': Format(read_tmx, ('.tmx',), 'a translation memory'),
-    'parquet': Format(read_parquet, ('.parquet',), 'a Parquet file', packed=False)}
+    'parquet': Format(read_parquet, ('.parquet',), 'a Parquet file', packed=False),
+    'ppdb': Format(read_ppdb, (), 'phrases of the Paraphrase Database, a line each')}
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #dc580a37
 def _head(path):
@@ -88,6 +90,7 @@ def _by_text(head):
     if b'\0' in head[:512] or not head.strip(): return None
     first = head.splitlines()[0]
     if first.startswith(b'{'): return 'jsonl'
+    if first.startswith(b'[') and first.count(b' ||| ') in (4, 5): return 'ppdb'
     return 'tsv' if b'\t' in first else 'moses'
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #7dcff2ff
@@ -179,6 +182,7 @@ def _said(kind, inputs, options):
     "Languages that a file's name and its data say its sources are in."
     file, code = inputs[0], ''
     if kind == 'tmx': data = languages_of_tmx(file)
+    elif kind == 'ppdb': data = set()
     else:
         if kind == 'moses': code = file.path.name.removesuffix('.gz').rpartition('.')[2]
         elif options.columns: code = str(options.columns.get('source', '')).removeprefix('translation.')
@@ -428,7 +432,7 @@ def _run(corpus, readings, options, plan):
     except BaseException: _clear(corpus); raise
 
 # %% ../../nbs/2_pairs/bitext/04_importing.ipynb #3cfc6b48
-_WITH_COLUMNS = 'tsv', 'csv', 'jsonl', 'parquet'
+_WITH_COLUMNS = 'tsv', 'csv', 'jsonl', 'parquet', 'ppdb'
 
 def check_measures(
     measures:Iterable[str],                 # Names of measures
@@ -476,6 +480,7 @@ def import_bitext(
     "Import files of pairs as a corpus; if it is done already, only lost shards are written."
     if limit is not None and limit < 1: raise ValueError(f'limit {limit}: expected at least one pair')
     readings = plan_reading(paths, format)
+    if {kind for kind, _ in readings} == {'ppdb'} and not measures: measures = ppdb_measures(readings[0][1][0])
     check_measures(measures or (), readings)
     options = with_language(readings, Options(source_lang, corpus, columns, longest, measures or None))
     _caution(passed_over(paths, readings), readings)

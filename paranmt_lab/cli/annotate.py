@@ -100,11 +100,13 @@ def status_(
     state:str='', # paused, closed or open: change the state of the campaign
     *,
     of:str='all', # Strong pairs of all pairs (a discarded one is not strong) or of those fit to be rated: all or fit
+    opusparcus:bool=False, # Also show which pairs that paper would keep, and why pairs were discarded
     message:str='', # To the raters, with a new state
     by:str='workbench', # Name of the person who changes the state
 ):
     "While a campaign is paused or closed, no pair is given out, and no answer is taken."
     log = _log()
+    if opusparcus and not campaign: raise typer.BadParameter('needs a campaign', param_hint='--opusparcus')
     if message and not state: raise typer.BadParameter('a message goes with a new state', param_hint='--message')
     if state: return _change_state(log, campaign, state, by, message)
     campaigns = list_campaigns(log)
@@ -119,6 +121,16 @@ def status_(
     show_table(table.drop(columns=alphas), f'Annotations in {log.name}')
     show_table(table[['campaign', *alphas]], "Krippendorff's alpha, ordinal, with an interval of 95 % by item")
     if campaign: _show_campaign(log, campaign, of)
+    if opusparcus: _show_grades(log, campaign)
+
+def _show_grades(log, campaign):
+    "Pairs by the rule of Opusparcus, and reasons of discarded ones."
+    from paranmt_lab.annotation.grades import OUTCOMES, campaign_grades
+    pairs, rows = campaign_grades(log, campaign)
+    counts = pairs.outcome.value_counts().reindex(OUTCOMES, fill_value=0).to_dict()
+    show_table([counts | dict(mean_score=pairs.score.mean())], 'Pairs by two grades: equal or adjacent ones are kept')
+    columns = ['metric', 'n', 'value', 'low', 'high', 'protocol', 'status']
+    show_table(pd.DataFrame(rows).reindex(columns=columns), 'Discarded pairs, as in opusparcus.1')
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #497128e4
 def _change_state(log, campaign, state, by, message):

@@ -26,7 +26,7 @@ def evaluate_(
     systems:list[str]=None, # Baselines, runs, models, published encoders (st:NAME); none: list tasks and baselines
     *,
     tasks:str='', # Names of tasks, such as STS16,STS-B, separated by commas; STS12 to STS17 if not given
-    suite:str='', # sts, transfer, detection, lexicon or all; several separated by commas
+    suite:str='', # sts, transfer, detection, lexicon, cross-lingual or all; several separated by commas
     graded:Path=None, # Further file of graded pairs: sentence1, sentence2, score
     paper:bool=True, # Also show the paper's rows of paranmt.8
     spearman:bool=False, # Also show Spearman's rho

@@ -34,7 +34,7 @@ def import_(
     files:list[Path], # Files or folders to read
     name:str, # Name of the corpus to make
     *,
-    format:str='', # moses, tsv, csv, jsonl, tmx, parquet or paranmt; default: detected from name and content
+    format:str='', # moses, tsv, csv, jsonl, tmx, parquet, ppdb or paranmt; default: detected from name and content
     source_lang:str='', # Language of the sources, such as de; default: detected from name and content
     columns:str='', # ROLE=COLUMN,... such as source=2,reference=3; names of columns, or their numbers from 0
     measure:list[str]=[], # COLUMN or COLUMN=NAME: column of numbers to import as a measure; may be repeated
@@ -48,7 +48,8 @@ def import_(
     """Unreadable rows go to the corpus's rejects with file, line and reason.
 
     `--format paranmt` reads the published ParaNMT, or files like it: reference, translation and perhaps a score,
-    separated by tabs, without a header."""
+    separated by tabs, without a header. `--format ppdb` reads pairs of phrases of the Paraphrase Database; its
+    `PPDB2.0Score` becomes the measure `ppdb_score`."""
     if not files[0].exists() and Path(name).exists(): # as version 0.1 had it
         raise typer.BadParameter(f'there is no file {files[0]}, and {name} is one: files come first and the name of '
                                  f'the corpus last ({name} {files[0]})', param_hint='FILES NAME')

@@ -109,13 +109,15 @@ def evaluate_system(
 SOURCES = {  # Set of `paranmt workspace fetch` to the tasks whose data it downloads
     'stsb': 'STS-B, STS-B captions, STS-B supervised', 'sick': 'SICK, SICK-R, SICK-E', 'mrpc': 'MRPC, detect-MRPC',
     'pit': 'PIT-2015, detect-PIT', 'simlex': 'SimLex-999', 'senteval': 'MR, CR, SUBJ, MPQA, SST, TREC',
-    'opusparcus': 'detect-Opusparcus', 'turku': 'detect-Turku'}
+    'opusparcus': 'detect-Opusparcus', 'turku': 'detect-Turku',
+    'tatoeba': 'translation retrieval'}
+_YEARS = {task: SETS[task][0] for task in YEARLY} | {'STS17 cross-lingual': 2017}  # task to the year of its archive
 
 def fetch_command(
     task:str,   # Name of a task
 ) -> str:       # For a shell; empty where the data cannot be downloaded
     "The command that downloads the data of a task."
-    words = ['sts', '--only', f'{SETS[task][0]}*'] if task in YEARLY else []
+    words = ['sts', '--only', f'{_YEARS[task]}*'] if task in _YEARS else []
     words += [name for name, tasks in SOURCES.items() if task in tasks.split(', ')]
     return shlex.join(['paranmt', 'workspace', 'fetch', *words, '--yes']) if words else ''
 

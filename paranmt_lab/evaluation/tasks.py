@@ -48,12 +48,14 @@ GROUPS = {  # Group to a description of its tasks
     'transfer': 'classifiers on frozen vectors, by the procedure of SentEval',
     'detection': 'whether two sentences are paraphrases',
     'lexicon': 'pairs of words from a corpus of pairs of sentences',
+    'cross-lingual': 'sentences of two languages, and of other languages than English',
 }
 SUITES = {  # Suite to its groups; `all` is every suite
     'sts': ('STS', 'graded pairs'),
     'transfer': ('transfer',),
     'detection': ('detection',),
     'lexicon': ('lexicon',),
+    'cross-lingual': ('cross-lingual',),
 }
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #f665b5e6
@@ -70,6 +72,8 @@ _OURS = (
       for name in TRANSFER),
     *(Task(name, 'detection', ('encode',), partial(_detection, name)) for name in DETECTION),
     Task('SimLex-999', 'lexicon', ('word_similarity',), 'evaluation.simlex.run_simlex'),
+    Task('STS17 cross-lingual', 'cross-lingual', ('similarity_pairwise',), 'evaluation.crosslingual.measure_tracks'),
+    Task('translation retrieval', 'cross-lingual', ('encode',), 'evaluation.crosslingual.measure_retrieval'),
 )
 
 # %% ../../nbs/4_measuring/evaluation/13_tasks.ipynb #f584ce36

@@ -42,7 +42,8 @@ ROWS = {  # Rows of tables whose number is published
                                                'headlines': 750, 'images': 750}.items()},
     **{f'eval/sts/2016/{k}.tsv': n for k, n in {'answer-answer': 254, 'headlines': 249, 'plagiarism': 230,
                                                'postediting': 244, 'question-question': 209}.items()},
-    'eval/sts17/en-en.tsv': 250, 'eval/stsb/train.tsv': 5749, 'eval/stsb/dev.tsv': 1500, 'eval/stsb/test.tsv': 1379,
+    **{f'eval/sts17/{k}.tsv': 250 for k in 'en-en ar-ar ar-en es-es es-en es-en-WMT tr-en'.split()},
+    'eval/stsb/train.tsv': 5749, 'eval/stsb/dev.tsv': 1500, 'eval/stsb/test.tsv': 1379,
     'eval/sick/train.tsv': 4500, 'eval/sick/trial.tsv': 500, 'eval/sick/test.tsv': 4927, 'eval/mrpc/train.tsv': 4076,
     'eval/mrpc/test.tsv': 1725, 'eval/simlex/simlex999.tsv': 999, 'eval/senteval/mr/mr.tsv': 10662,
     'eval/senteval/cr/cr.tsv': 3775, 'eval/senteval/subj/subj.tsv': 10000, 'eval/senteval/mpqa/mpqa.tsv': 10606,
@@ -89,7 +90,7 @@ def _scored(sentences, scores, path):
 def sts_tables(
     archives:Mapping[str, Archive], # Part, such as 2012, to its archive
 ) -> Iterator[Table]:               # sts/2012/MSRpar.tsv and so on
-    "STS 2012 to 2016, and track 5 of 2017."
+    "STS 2012 to 2016, and the tracks of 2017."
     for year in sorted(archives.keys() - {'2017', '2017-scores'}):
         begin = 'STS2016' if year == '2016' else 'STS'
         for path in [p for p in ROWS if p.startswith(f'eval/sts/{year}/')]:
@@ -97,11 +98,17 @@ def sts_tables(
             name = _SURPRISE.get(name, name) if year == '2012' else name
             pairs, scores = (archives[year].text(f'{begin}.{kind}.{name}.txt') for kind in ('input', 'gs'))
             yield Table(path, 'sentence1 sentence2 score', _scored(pairs, scores, path))
-    if {'2017', '2017-scores'} <= archives.keys():
-        pairs = archives['2017'].text('STS.input.track5.en-en.txt')
-        scores = archives['2017-scores'].text('STS.gs.track5.en-en.txt')
-        path = 'eval/sts17/en-en.tsv'
-        yield Table(path, 'sentence1 sentence2 score', _scored(pairs, scores, path))
+    if {'2017', '2017-scores'} <= archives.keys(): yield from _tracks(archives['2017'], archives['2017-scores'])
+
+_TRACKS = {'en-en': '5', 'ar-ar': '1', 'ar-en': '2', 'es-es': '3', 'es-en': '4a', 'es-en-WMT': '4b', 'tr-en': '6'}
+
+def _tracks(sentences, scores):
+    "The English track of 2017, and the others that the archives have."
+    for name, number in _TRACKS.items():
+        end, path = f"track{number}.{name.removesuffix('-WMT')}.txt", f'eval/sts17/{name}.tsv'
+        if name != 'en-en' and not any(member.endswith(f'STS.gs.{end}') for member in scores.names): continue
+        pairs = _scored(sentences.text(f'STS.input.{end}'), scores.text(f'STS.gs.{end}'), path)
+        yield Table(path, 'sentence1 sentence2 score', pairs)
 
 # %% ../../nbs/0_ground/fetch/03_layout.ipynb #13d02e18
 def _columns(text, places, path, header=True):

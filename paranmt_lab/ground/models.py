@@ -161,6 +161,8 @@ KINDS = Table({
                    extra='peers'),
     'onnx': Kind(('Encoder',), 'encoders.onnx:open_onnx', 'encoders.onnx:onnx_identity', serves='encoder',
                  example='onnx:paraphrase-MiniLM-L3-v2', marks=('model.onnx', 'tokenizer.json'), extra='peers'),
+    'nmt': Kind(('Encoder',), 'engines.nmt_encoder:open_nmt_encoder', 'engines.nmt_encoder:nmt_identity',
+                serves='encoder', example='nmt:marian-cs-en-tiny', extra='translate'),
     'vectors': Kind(('Encoder', 'SentenceEncoder'), 'encoders.foreign:open_vectors',
                     'encoders.foreign:vectors_identity', serves='encoder',
                     example='vectors:train/vectors/glove-6b-100d-60k.txt.gz'),

@@ -629,3 +629,38 @@ def test_a_killed_import_leaves_no_measure_behind(write, lab):
     corpus.write_manifest('import', corpus.manifest('import') | dict(status='running', pid=2**22 + 1))
     again = import_bitext(path, 'q', lab)
     assert again.measures() == [] and not (again.folder / 'measures').exists()
+
+
+PPDB = '''[NN] ||| the tram ||| the streetcar ||| PPDB2.0Score=5.1 PPDB1.0Score=4.0 ||| 0-0 1-1 ||| Equivalence
+[VP] ||| was late ||| arrived late ||| PPDB2.0Score=3.9 PPDB1.0Score=2.7 ||| 0-0 1-1 ||| ForwardEntailment
+[NP] ||| the [NN,1] of ||| the [NN,1] from ||| PPDB2.0Score=2.0 ||| 0-0 ||| Equivalence
+the tram ||| the streetcar
+[X] ||| of course ||| certainly ||| PPDB2.0Score=high ||| 0-0 ||| Equivalence
+
+[X] ||| of course ||| certainly ||| PPDB1.0Score=1.0 ||| 0-0 ||| Equivalence
+'''
+
+
+@pytest.mark.parametrize('format', ['ppdb', None])
+@pytest.mark.parametrize('packed', [False, True])
+def test_phrases_of_ppdb(write, lab, packed, format):
+    path = write('phrases.gz' if packed else 'phrases', gzip.compress(PPDB.encode()) if packed else PPDB.encode())
+    corpus = import_bitext(path, 'phrases', lab, format=format)
+    frame = corpus.frame(['reference', 'translation', 'source', 'ppdb_score'], order='pair_id')
+    assert frame[['reference', 'translation']].values.tolist() == [
+        ['the tram', 'the streetcar'], ['was late', 'arrived late'], ['of course', 'certainly']]
+    assert frame.ppdb_score[:2].tolist() == pytest.approx([5.1, 3.9]) and np.isnan(frame.ppdb_score[2])
+    assert frame.source.isna().all()
+    rejects = corpus.rejects().set_index('line').reason
+    assert rejects.index.tolist() == [3, 4, 5, 6] and rejects[3] == 'a gap such as [NP,1]'
+    assert '2 fields' in rejects[4] and 'no finite number' in rejects[5] and '1 fields' in rejects[6]
+
+
+def test_features_of_ppdb_are_measures_by_name(write, lab):
+    corpus = import_bitext(write('phrases', PPDB.encode()), 'phrases', lab, measures={'first': 'PPDB1.0Score'})
+    assert corpus.measures() == ['first'] and corpus.rows == 4
+    older = write('ppdb-1.0', b'[X] ||| of course ||| certainly ||| Abstract=0 ||| 0-0\n')
+    assert import_bitext(older, 'older', lab).measures() == []
+    lexical = write('ppdb-1.0-words', b'[X] ||| of course ||| certainly ||| Abstract=0 ||| 0-0\n')
+    with pytest.raises(BitextError, match='has a number in no row'):
+        import_bitext(lexical, 'none', lab, measures={'score': 'PPDB2.0Score'})

@@ -296,6 +296,15 @@ def test_sts_2012_to_2016_with_surprises_and_pairs_without_a_score(tmp_path):
     assert (tmp_path / 'eval/sts/2016/plagiarism.tsv').read_text().split('\n')[1] == 'A "0\tB 0\t3.5'
 
 
+def test_the_tracks_of_sts_2017(tmp_path):
+    ends = 'track1.ar-ar track2.ar-en track3.es-es track4a.es-en track4b.es-en track5.en-en track6.tr-en'.split()
+    kinds = dict(input='One.\tUno.\n' * 250, gs='2.4\n' * 250)
+    archives = {part: Archive(zipped(tmp_path / f'{kind}.zip', {f'x/STS.{kind}.{end}.txt': text for end in ends}))
+                for part, (kind, text) in zip(('2017', '2017-scores'), kinds.items())}
+    written = {write_table(table, tmp_path).stem for table in sts_tables(archives)}
+    assert written == {'ar-ar', 'ar-en', 'es-es', 'es-en', 'es-en-WMT', 'en-en', 'tr-en'}
+
+
 def test_senteval_labels(tmp_path):
     stems = {'rt10662/rt-polarity': 'pos neg', 'customerr/custrev': 'pos neg', 'subj/subj': 'objective subjective',
              'mpqa/mpqa': 'pos neg'}
