@@ -50,6 +50,7 @@ def test_a_missing_resource_is_named_with_its_setting(tmp_path, script, words):
     assert '\n' not in line and 'PARANMT_RESOURCES' in line, line
 
 
+@pytest.mark.soak
 def test_the_benchmark_for_cards_has_every_figure_or_says_why_not(tmp_path):
     "Tiny sizes on the processor, which runs all that a card would."
     out = tmp_path / 'gpu.json'

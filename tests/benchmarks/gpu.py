@@ -286,7 +286,7 @@ def encoded(device, seconds, model, sentences, data, size):
 
 def main(o):
     start, size = time.perf_counter(), QUICK if o.quick else Size()
-    torch.set_num_threads(os.cpu_count())
+    torch.set_num_threads(1 if o.quick else os.cpu_count())
     report = Report(o.output, start + 60 * o.minutes, machine(o.minutes, o.goal))
     print(', '.join(f'{k} {v}' for k, v in report.facts.items()))
     if not torch.cuda.is_available(): print('no card here: the processor is measured alone')
