@@ -1,4 +1,5 @@
-"""Benchmarks say in one line what they lack, before they measure."""
+"""Benchmarks say in one line what they lack, before they measure; the one for cards runs without a card."""
+import json
 import os
 import subprocess
 import sys
@@ -50,3 +51,24 @@ def test_a_missing_argument_is_named_with_its_command(tmp_path, script):
 def test_a_missing_resource_is_named_with_its_setting(tmp_path, script, words):
     line = said(script, tmp_path, *words, PARANMT_RESOURCES=str(tmp_path))
     assert '\n' not in line and 'PARANMT_RESOURCES' in line, line
+
+
+@pytest.mark.soak
+def test_the_benchmark_for_cards_has_every_figure_or_says_why_not(tmp_path):
+    "Tiny sizes on the processor, which runs all that a card would."
+    out = tmp_path / 'gpu.json'
+    done = subprocess.run([sys.executable, FOLDER / 'gpu.py', '--quick', '--output', out], capture_output=True,
+                          text=True, timeout=500, env=os.environ | dict(PARANMT_RESOURCES=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(out.read_text())
+    rows = {(row['part'], row['what'], row['device']): row for row in facts['rows']}
+    assert len(rows) == len(facts['rows']) and {'card', 'commit', 'cores', 'date', 'processor', 'torch'} <= set(facts)
+    rates = 'pairs_per_second', 'sentences_per_second', 'same'
+    for row in rows.values(): assert row.get('not measured') or any(row.get(rate, -1) >= 0 for rate in rates), row
+    for (*_, device), row in rows.items():
+        if device == 'cpu': assert row.get('not measured', 'install ').startswith('install '), row
+        if not facts['card'] and device == 'cuda': assert row['not measured'] == 'no card here'
+    for what in ('WORD, compiled', 'TRIGRAM, resident', 'BLSTM, autograd', 'GRAN, autograd'):
+        row = rows['training', what, 'cpu']
+        assert row['pairs'] >= 100 and ('pairs_to_goal' in row or row['note']), row
+    assert facts['card'] or 'no card here' in done.stdout

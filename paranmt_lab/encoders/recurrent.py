@@ -515,8 +515,8 @@ def lstm_states(
 def _cudnn_states(x_td, w_gd, b_g, w_gh, steps):
     "States in the order of the steps, by torch's own LSTM."
     zero = x_td.new_zeros(1, int(steps.active.max(initial=0)), w_gh.shape[1])
-    weights = [w_gd, w_gh, b_g, torch.zeros_like(b_g)]
-    return torch._VF.lstm(x_td, torch.from_numpy(steps.active), (zero, zero), weights, True, 1, 0.0, False, False)[0]
+    weights, train = [w_gd, w_gh, b_g, torch.zeros_like(b_g)], torch.is_grad_enabled()  # else cuDNN keeps nothing
+    return torch._VF.lstm(x_td, torch.from_numpy(steps.active), (zero, zero), weights, True, 1, 0.0, train, False)[0]
 
 # %% ../../nbs/1_models/encoders/08_recurrent.ipynb #aa7f17b5
 def _stepwise_states(x_td, w_gd, b_g, w_gh, peep_ph, mask_nh, steps):

@@ -12,7 +12,7 @@ from paranmt_lab.encoders.cosines import cosine_gradient
 from paranmt_lab.encoders.gran import Gran, _gated_means_back
 from paranmt_lab.encoders.layers import tensors
 from paranmt_lab.encoders.names import JOINS, POOLINGS
-from paranmt_lab.encoders.recurrent import Lstm, _lstm_row, _lstm_row_back, shares, steps_of
+from paranmt_lab.encoders.recurrent import Lstm, _lstm_row, _lstm_row_back, lstm_states_torch, shares, steps_of
 from paranmt_lab.tokens.text import pack
 
 ROWS, DIM, HIDDEN = 12, 7, 5
@@ -323,3 +323,17 @@ def test_kernels_give_the_same_bits_wherever_their_arrays_lie(h, dtype):
             kernel(*copies)
             results.add(b''.join(copy.tobytes() for copy in copies))
         assert len(results) == 1, f'{kernel.__name__}: {len(results)} results by the places of its arrays'
+
+
+@pytest.mark.parametrize('learns', [True, False])
+def test_cudnn_is_asked_to_keep_what_a_gradient_needs(monkeypatch, learns):
+    "Its backward pass refuses states that were computed outside training mode; a CPU does not mind."
+    asked, run = [], torch._VF.lstm
+    def noted(*arguments):
+        asked.append(arguments[7])
+        return run(*arguments)
+    monkeypatch.setattr(torch._VF, 'lstm', noted)
+    layer, offsets = make('lstm').lstm, np.array([0, 3, 4])
+    weights = layer.input_kgd[0], layer.bias_kg[0], layer.recurrent_kgh[0], layer.peepholes()[0]
+    with torch.set_grad_enabled(learns): lstm_states_torch(torch.randn(4, DIM), *weights, steps_of(offsets))
+    assert asked == [learns]

@@ -528,31 +528,6 @@ def test_cpu_and_gpu_have_the_same_losses(workspace, model):
     assert np.allclose(on_cpu, on_gpu, atol=1e-3)
 
 
-ALONE = """
-import builtins, runpy, sys
-there = builtins.__import__
-def bare(name, *more, **others):
-    if name.partition('.')[0] in ('numba', 'pandas', 'pyarrow', 'duckdb', 'fastcore'):
-        raise ImportError(f'no {name} here')
-    return there(name, *more, **others)
-builtins.__import__ = bare
-sys.argv = [sys.argv[1], '--cpu']
-sys.path.insert(0, sys.argv[0].rpartition('/')[0])  # as for any script
-runpy.run_path(sys.argv[0], run_name='__main__')
-"""
-
-
-@pytest.mark.soak
-def test_the_benchmark_for_gpus_runs_where_there_is_nothing_but_torch_and_numpy():
-    "A few small steps on the CPU, all other packages hidden."
-    script = Path(__file__).parents[1] / 'benchmarks/training_gpu.py'
-    done = subprocess.run([sys.executable, '-c', ALONE, str(script)], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    models = [line[:14].strip() for line in done.stdout.splitlines()[2:]]
-    assert models[:9] == [model for model in ('WORD', 'TRIGRAM', 'WORD,TRIGRAM') for _ in range(3)]
-    assert done.stdout.splitlines()[-1] == 'BLSTM: not available (no pandas here)'
-
-
 REFUSED = {'a selection': dict(selection='nosuch'), 'a model': dict(model='WORT'),
            'vectors': dict(vectors='nosuch.txt'), 'a start': dict(start='nosuch'), 'a judge': dict(judge='nosuch'),
            'vectors of another form': dict(vectors='{prose}'),
