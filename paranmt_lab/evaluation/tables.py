@@ -86,6 +86,7 @@ def keep_measured(
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #c7ff723a
 _UNITS = {  # metric: factor and decimals in a table
     'length': (1, 1), 'IDF': (1, 2), 'paraphrase score': (1, 2), 'word entropy': (1, 2), 'triple entropy': (1, 2),
+    'trigram overlap': (1, 2), 'pearson, absolute difference': (100, 2),
     'parse entropy': (1, 2), 'cosine': (1, 2), 'million pairs': (1, 3), 'rank': (1, 0), 'word repetition': (100, 2),
     'triple repetition': (100, 2)}
 
@@ -93,7 +94,7 @@ def unit_of(
     metric:str,       # Such as `IDF` or `IDF, standard deviation`
 ) -> tuple[int, int]: # Factor and decimals
     "Unit and decimals of a metric in tables."
-    return _UNITS.get(metric.partition(', ')[0], (100, 1))
+    return _UNITS.get(metric) or _UNITS.get(metric.partition(', ')[0], (100, 1))
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #0f510cf6
 def joined_table(
@@ -209,6 +210,11 @@ def keep_absent(
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #69dbf6cf
 TITLES = {
     'paranmt-arxiv.12': 'paraphrases of two words, by rank',
+    'paranmt.3': "people's ratings by score range", 'paranmt.10': 'differences between models over the data sets',
+    'paranmt-preprint.4': 'filters by tenths of a measure, LSTM',
+    'paranmt-preprint.5': 'mega-batches, WORD and BLSTM',
+    'backtranslation.2': 'training pairs of the translation systems',
+    'backtranslation.3': 'BLEU of the translation systems',
     'paranmt.1': 'sources of bitext: length, rare words, diversity', 'paranmt.6': 'mega-batches on STS 2017',
     'paranmt.8': 'STS by year', 'paranmt.9': 'STS Benchmark',
     'paranmt-arxiv.13': 'lexicons on SimLex-999', 'paranmt-arxiv.14': 'transfer tasks of SentEval',

@@ -308,7 +308,7 @@ def development_score(
     return figures['development'], figures['development_set']
 
 def development_measure(
-    title:str, # `development_set` of a run's metrics
+    title:object, # `development_set` of a run's metrics; one that was not written by a training need not be a text
 ) -> str:      # `Pearson` or `accuracy`
     "The measure of a development score, by the name of its sets."
-    return 'accuracy' if title.startswith('accuracy, ') else 'Pearson'
+    return 'accuracy' if str(title).startswith('accuracy, ') else 'Pearson'

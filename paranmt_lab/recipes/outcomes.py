@@ -24,6 +24,7 @@ class Step:
     corpus: str = ''                        # Corpus that it trains on
     limit: int = 0                          # Most pairs of an epoch; 0: those of the corpus
     epochs: int = 0                         # Passes over the pairs
+    tasks: tuple[str, ...] = ()             # Tasks that it evaluates besides STS
 
 # %% ../../nbs/5_learning/recipes/01_outcomes.ipynb #0ec950ca
 def outcome_file(
@@ -34,12 +35,13 @@ def outcome_file(
     return inside(s.workspace, 'recipes', f'{safe_name(name)}.json')
 
 def outcome_of(
-    name:str,    # Name of a step
+    step:Step,   # A step
     s:Settings,  # Settings
 ) -> dict | None: # Its outcome; None where the step is still to be done
-    "The stored outcome of a step."
-    path = outcome_file(name, s)
-    return read_json(path) if path.is_file() else None
+    "The stored outcome of a step; one without all of the step's tasks, left by the recipe of another table, is none."
+    path = outcome_file(step.name, s)
+    facts = read_json(path) if path.is_file() else None
+    return facts if facts and set(step.tasks) <= set(facts['tasks']) else None
 
 # %% ../../nbs/5_learning/recipes/01_outcomes.ipynb #6df8c013
 def take(
@@ -47,9 +49,10 @@ def take(
     s:Settings,  # Settings
 ) -> dict | None: # Its outcome: what `make` returned, `name`, `seconds` and `made`; None if it was stopped
     "Do a step that has no outcome yet, and store its outcome."
-    if (there := outcome_of(step.name, s)) is not None: return there
+    if (there := outcome_of(step, s)) is not None: return there
     start = time.perf_counter()
     facts = step.make(s)
     if facts is None: return None
-    facts = dict(name=step.name) | facts | dict(seconds=round(time.perf_counter() - start, 1), made=provenance())
+    facts = dict(name=step.name, tasks=step.tasks) | facts
+    facts |= dict(seconds=round(time.perf_counter() - start, 1), made=provenance())
     return read_json(write_json(outcome_file(step.name, s), facts))

@@ -39,6 +39,7 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'paranmt.8': Imported('recipes.encoders.sts_by_year'),
     'paranmt.9': Imported('recipes.encoders.sts_benchmark'),
     'paranmt.10': Imported('recipes.encoders.model_differences'),
+    'paranmt-preprint.5': Imported('recipes.encoders.megabatches_of_preprint'),
     'paranmt-arxiv.14': Imported('recipes.encoders.transfer'),
     'paranmt-arxiv.16': Imported('recipes.encoders.captions'),
 }
@@ -97,7 +98,7 @@ def plan(
         pairs = step.epochs * (min(pairs, step.limit) if step.limit else pairs)
         hours = pairs / rates[step.model] / 3600 if step.model in rates else math.nan
         rows.append(dict(step=step.name, model=step.model, pairs=pairs,
-                         state='done' if outcome_of(step.name, s) else 'to do', hours=hours))
+                         state='done' if outcome_of(step, s) else 'to do', hours=hours))
     frame = pd.DataFrame(rows)
     corpora = dict.fromkeys(step.corpus for step in steps_of(recipe) if step.corpus)
     frame.attrs['lacking'] = [file for corpus in corpora for file in lacking_files(corpus, s)]
@@ -140,7 +141,7 @@ def do_steps(
     show:bool|None=None, # Draw the progress bar; None: on a terminal
 ) -> bool:           # Whether all steps are done
     "Do the steps that have no outcome yet."
-    todo = [step for step in steps if outcome_of(step.name, s) is None]
+    todo = [step for step in steps if outcome_of(step, s) is None]
     if not todo: return True
     for corpus in dict.fromkeys(step.corpus for step in todo if step.corpus): need_corpus(corpus, s)
     folder, workers = s.workspace / 'recipes' / table, processes_for(s, len(todo))
@@ -152,7 +153,7 @@ def do_steps(
         for is_done in _outcomes(todo, s, workers, cluster, lambda: progress.stopping, tick):
             if is_done: progress.advance()
             else: progress.ask_to_stop()
-    return all(outcome_of(step.name, s) is not None for step in todo)
+    return all(outcome_of(step, s) is not None for step in todo)
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #14c30d32
 def tables_folder(
@@ -171,7 +172,7 @@ def table_rows(
     every = []
     for trial in recipe.trials:
         steps = trial.steps(recipe.tasks, recipe.keeps)
-        outcomes = {seed: outcome_of(step.name, s) for seed, step in steps.items()}
+        outcomes = {seed: outcome_of(step, s) for seed, step in steps.items()}
         every.append(Measured(trial, {seed: facts for seed, facts in outcomes.items() if facts}))
     return pd.DataFrame(recipe.rows(every))
 
@@ -196,4 +197,4 @@ def reproduce(
 
 def _machines(table, scale, s):
     for step in steps_of(recipe_of(table, scale)):
-        if facts := outcome_of(step.name, s): yield str(facts['made'].get('device', ''))
+        if facts := outcome_of(step, s): yield str(facts['made'].get('device', ''))

@@ -111,7 +111,8 @@ def mean_differences(
         figures = _by_set(first), _by_set(second)
         both = [abs(figures[0][key] - figures[1][key]) for key in figures[0] if key in figures[1]]
         seeds = sorted({*first.outcomes, *second.outcomes})
-        rows.append(dict(task='STS12-16', dataset=f'mean of {len(both)} sets', metric='pearson, absolute difference',
+        rows.append(dict(task='STS12-16', dataset=f'mean of {len(both)} sets', counterpart='mean of 25 sets',
+                         metric='pearson, absolute difference',
                          value=np.mean(both) if both else np.nan, protocol='mean over data sets',
                          system=f"{first.trial.cell['system']} / {second.trial.cell['system']}",
                          seeds=', '.join(map(str, seeds)), config=first.trial.setting(first.outcomes.values())))

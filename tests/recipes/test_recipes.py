@@ -1,0 +1,139 @@
+"Recipes: every table's trial run, kills and lost outcomes, and the published corpus from its file to a table."
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paranmt_lab.corpora.query import Corpus
+from paranmt_lab.evaluation.comparison import published_figures
+from paranmt_lab.evaluation.tables import joined_table
+from paranmt_lab.ground.fields import alter
+from paranmt_lab.ground.settings import settings
+from paranmt_lab.recipes.encoders import SIZES, model_trial, sts_by_year
+from paranmt_lab.recipes.outcomes import outcome_of, take
+from paranmt_lab.recipes.reproduce import RECIPES, plan, recipe_of, reproduce, steps_of, table_rows
+from paranmt_lab.recipes.rows import Measured, over_seeds
+from paranmt_lab.recipes.sources import PUBLIC_FILE, make_smoke, need_corpus
+from paranmt_lab.selection import select
+
+
+@pytest.fixture(scope='module')
+def lab(tmp_path_factory):
+    "A workspace with the corpus of trial runs, which has no evaluation sets but those of the sample."
+    s = replace(settings(), workspace=tmp_path_factory.mktemp('workspace'), resources=Path('/nowhere'), device='cpu',
+                workers=1)
+    make_smoke('smoke', s)
+    return s
+
+
+@pytest.mark.parametrize('table', RECIPES)
+def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
+    figures = reproduce(table, 'smoke', lab, show=False)
+    assert figures.attrs['finished'] and set(plan(table, 'smoke', lab).state) == {'done'}
+    ours = table_rows(table, 'smoke', lab)
+    assert len(ours) and (ours.config.str.contains('pairs of `smoke`')).all()
+    if not (published_figures().run == table).any(): return  # the paper's figures of this table are not kept
+    both = joined_table(table, lab.workspace / 'tables')
+    names = set(both.system[both.paper.notna()]) & set(ours.system)
+    assert names, 'no system is called as the paper calls it'
+
+
+@pytest.mark.parametrize('table', RECIPES)
+@pytest.mark.parametrize('scale', ['laptop', 'paper'])
+def test_trainings_have_names_of_their_own_and_cells_too(table, scale):
+    recipe = recipe_of(table, scale)
+    cells = [json.dumps(trial.cell | dict(group=trial.group, choice=getattr(trial.selection, 'name', '')),
+                        sort_keys=True) for trial in recipe.trials]
+    assert len(set(cells)) == len(cells)
+    names = [step.name for step in steps_of(recipe)]
+    assert len(set(names)) == len(names) and recipe.reduced
+
+
+def test_the_models_are_the_papers(lab):
+    paper = published_figures().query("run == 'paranmt.8' and training == 'ParaNMT'")
+    cells = {(trial.cell['system'], trial.cell['dim']) for trial in sts_by_year('paper').trials}
+    assert cells == set(zip(paper.system, paper.dim))
+
+
+def test_a_plan_counts_what_is_left(lab):
+    s = replace(lab, workspace=lab.workspace / 'none')
+    steps = plan('paranmt.8', 'laptop', s)
+    assert set(steps.state) == {'to do'} and steps.hours.notna().all()
+    assert any('wmt21-23' in file for file in steps.attrs['lacking'])
+    with pytest.raises(FileNotFoundError, match='wmt21-23'): reproduce('paranmt.8', 'laptop', s, show=False)
+    assert not (s.workspace / 'runs').exists()
+
+
+def test_another_model_of_one_name_is_another_step():
+    plain = model_trial('WORD', 300, 'laptop')
+    names = {step.name for trial in (plain, replace(plain, config=alter(plain.config, margin=.5)),
+                                     replace(plain, selection=SIZES['paper'].selection))
+             for step in trial.steps().values()}
+    assert len(names) == 9
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from paranmt_lab.ground.settings import settings
+from paranmt_lab.recipes.reproduce import reproduce
+s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu', workers=int(sys.argv[2]))
+reproduce('paranmt.6', 'smoke', s, show=False)
+"""
+
+
+def test_killed_reproductions_resume(lab, tmp_path):
+    s = replace(lab, workspace=tmp_path)
+    for name in ('smoke', 'smoke-bitext'):
+        shutil.copytree(lab.workspace / 'corpora' / name, tmp_path / 'corpora' / name)
+    recipes = tmp_path / 'recipes'
+    job = subprocess.Popen([sys.executable, '-c', KILLED, str(tmp_path), '2'], stderr=subprocess.DEVNULL)
+    while job.poll() is None and len(list(recipes.glob('*.json'))) < 2: time.sleep(.05)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    done = {path.name: path.read_bytes() for path in recipes.glob('*.json')}
+    figures = reproduce('paranmt.6', 'smoke', s, show=False)
+    assert figures.attrs['finished'] and figures.ours.notna().sum() == 9
+    assert all((recipes / name).read_bytes() == text for name, text in done.items())  # none is made twice
+    expected = table_rows('paranmt.6', 'smoke', lab)
+    if len(expected): pd.testing.assert_series_equal(expected.value, table_rows('paranmt.6', 'smoke', s).value)
+
+
+def lines_of_the_published_form(n, s, rng):
+    "Lines with a reference, a translation that shares more words the higher its score, and the score."
+    words = pd.read_csv(s.sample / 'bitext.cs-en.tsv', sep='\t', quoting=3).reference.str.lower().str.findall(r'\w+')
+    words = [text for text in words if len(text) > 3]
+    for k in range(n):
+        text, score = [*words[k % len(words)], f'w{k // len(words)}'], rng.uniform(-.1, 1)
+        other = [word if rng.random() < score else 'something' for word in text]
+        long = ['very'] * 30 if k % 50 == 0 else []  # more than 30 tokens
+        yield f"{' '.join(text + long)}\t{' '.join(other)}\t{score:.4f}\n"
+
+
+def test_from_the_published_corpus_to_sts(lab, tmp_path):
+    s = replace(lab, workspace=tmp_path / 'workspace', resources=tmp_path)
+    file = tmp_path / PUBLIC_FILE
+    file.parent.mkdir(parents=True)
+    file.write_text(''.join(lines_of_the_published_form(30_000, s, np.random.default_rng(0))))
+    corpus = need_corpus('para-nmt-50m', s)
+    assert corpus.rows == 30_000
+    record = select(corpus, replace(SIZES['paper'].selection, name='check'))
+    chosen = Corpus.open('para-nmt-50m', s).frame(['reference', 'paraphrase_score@published'])
+    best = chosen.sort_values('paraphrase_score@published').tail(6_000)
+    assert record['pairs'] == (best.reference.str.split().str.len() <= 30).sum() < 6_000
+    trial = model_trial('WORD', 300, 'paper')
+    trial = replace(trial, config=alter(trial.config, vectors='', dim=20, epochs=1))
+    step = trial.steps()[0]
+    facts = take(step, s)
+    assert facts['pairs'] == record['pairs'] and outcome_of(step, s) == facts
+    rows = over_seeds(Measured(trial, {0: facts}), lambda outcome: outcome['rows'])
+    assert {row['system'] for row in rows} == {'WORD'} and 'chosen by `paper`' in rows[0]['config']
