@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..evaluation.pending import measure_pending
 from ..evaluation.results import read_results
-from ..evaluation.tasks import evaluate_run
+from ..evaluation.sts import YEARLY
 from ..ground.fields import alter, flat
 from ..ground.models import identity_of
 from ..ground.settings import Settings
@@ -67,7 +68,7 @@ def trained(
         return facts | dict(pairs=0, status=NO_PAIRS, development=[], rows=[])
     run = train(config, s)
     if not run.finished: return None
-    if tasks: evaluate_run(run, s, tasks)
+    measure_pending(f'run:{run.name}', [*YEARLY, *tasks], s)
     metrics, results = run.metrics(), read_results(run.folder / 'results.parquet')[_FIGURE]
     rates = metrics.pairs_per_second.dropna() if 'pairs_per_second' in metrics else []  # a run of few steps logs none
     facts |= dict(pairs=run.finished['pairs'], dim=run.finished['dim'])
