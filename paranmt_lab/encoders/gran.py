@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from .kernels import at_once, compiled
 from .layers import Batch, Leaf, small_rows
-from .names import CELLS
+from .names import CANDIDATES, CELLS
 from paranmt_lab.encoders.recurrent import (
     LstmWeights,
     Steps,
@@ -32,6 +32,7 @@ from paranmt_lab.encoders.recurrent import (
     shares,
     sigmoid_,
     steps_of,
+    tanh_,
 )
 from ..tokens.text import Packed
 
@@ -112,11 +113,13 @@ def gated_mean(
 SLOPE = 0.01  # of the leaky ReLU below zero
 
 @compiled
-def _write(p, product, z, old, c, h):
-    "Candidate `c` and new state `h`."
+def _write(p, product, z, old, c, h, squash):
+    "Candidate `c`, a tanh if `squash`, and new state `h`."
     one, zero, slope = c.dtype.type(1), c.dtype.type(0), c.dtype.type(SLOPE)
     plus(p, product, c)
-    for j in range(len(c)): c[j] = c[j] if c[j] > zero else slope * c[j]
+    if squash: tanh_(c)
+    else:
+        for j in range(len(c)): c[j] = c[j] if c[j] > zero else slope * c[j]
     for j in range(len(c)): h[j] = (one - z[j]) * old[j] + z[j] * c[j]
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #86181cc6
@@ -132,18 +135,18 @@ def _gru_gates(product_ng, p_ug, rows, inputs_nh, g_ng, reset_nh):
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #d845b39f
 @compiled
-def _gru_write(product_nh, p_ug, rows, tokens, mask_nh, old_nh, g_ng, state_nh, h_th, next_nh):
+def _gru_write(product_nh, p_ug, rows, tokens, mask_nh, old_nh, g_ng, state_nh, h_th, next_nh, squash):
     "States of one step, into the order of the text and on to the next step."
     n = state_nh.shape[1]
     for i in range(len(rows)):
         g, h = g_ng[i], h_th[tokens[i]]
-        _write(p_ug[rows[i]][2 * n:], product_nh[i], g[n:2 * n], old_nh[i], g[2 * n:], h)
+        _write(p_ug[rows[i]][2 * n:], product_nh[i], g[n:2 * n], old_nh[i], g[2 * n:], h, squash)
         for j in range(n): state_nh[i, j] = h[j]
         hand_on(h, i, mask_nh, next_nh)
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #3b3c87f0
 @compiled
-def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, states, inputs, resets, h_th):
+def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, states, inputs, resets, h_th, squash):
     "All steps of a share; `w_hg` reads for the gates, `w_hh` for the candidate."
     most = start[1] - start[0] if len(start) > 1 else 0
     read_ng, write_nh = np.empty((most, w_hg.shape[1]), gates.dtype), np.empty((most, w_hh.shape[1]), gates.dtype)
@@ -160,10 +163,10 @@ def _gru_run(p_ug, w_hg, w_hh, mask_nh, rows_t, tokens_t, start, at, gates, stat
         _gru_gates(read_ng[:n], p_ug, rows_t[first:end], inputs_nh, g_ng, reset_nh)
         np.dot(reset_nh, w_hh, write_nh[:n])
         _gru_write(write_nh[:n], p_ug, rows_t[first:end], tokens_t[first:end],
-                   mask_nh, old_nh, g_ng, state_nh, h_th, inputs[at[t + 1]:at[t + 1] + on])
+                   mask_nh, old_nh, g_ng, state_nh, h_th, inputs[at[t + 1]:at[t + 1] + on], squash)
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #68336302
-def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, *, keep):
+def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, squash, *, keep):
     "States in the order of the text, and of each share the tape and the states behind reset gates."
     p, w, h = p_ug.numpy(), w_gh.numpy(), w_gh.shape[1]
     h_th = p_ug.new_empty(len(place_t), h)
@@ -176,13 +179,13 @@ def _gru_forward(p_ug, w_gh, mask_nh, place_t, all_steps, *, keep):
     ):
         tokens_t = steps.forward
         _gru_run(p, w[:2 * h].T, w[2 * h:].T, steps.masks(mask_nh), place_t[tokens_t],
-                 tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy())
+                 tokens_t, steps.start, tape.at, tape.gates, tape.cells, tape.inputs, resets, h_th.numpy(), squash)
     at_once([partial(run, steps, *of) for steps, of in zip(all_steps, records)])
     return h_th, records
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #faa68f03
 @compiled
-def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh):
+def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh, squash):
     "Through h = (1 - z) old + z c; `carry_nh` comes and goes as the gradient that passes a step by."
     n = len(dh)
     one, zero, slope = dh.dtype.type(1), dh.dtype.type(0), dh.dtype.type(SLOPE)
@@ -196,7 +199,10 @@ def _gru_write_back(d_th, next_nh, tokens, mask_nh, g_ng, old_nh, carry_nh, d_re
         dz = d_read_ng[i][n:]
         dc = d_write_nh[i]
         for j in range(n): dz[j] = dh[j] * (c[j] - old[j]) * z[j] * (one - z[j])
-        for j in range(n): dc[j] = dh[j] * z[j] * (one if c[j] > zero else slope)
+        if squash:
+            for j in range(n): dc[j] = dh[j] * z[j] * (one - c[j] * c[j])
+        else:
+            for j in range(n): dc[j] = dh[j] * z[j] * (one if c[j] > zero else slope)
         for j in range(n): carry[j] = dh[j] * (one - z[j])
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #1d04d3f9
@@ -215,7 +221,7 @@ def _gru_gates_back(product_nh, rows, g_ng, inputs_nh, d_read_ng, d_write_nh, dp
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #b8a36da1
 @compiled
 def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t,
-                  start, gates, states, inputs, d_read_tg, d_write_th, dp_ug):
+                  start, gates, states, inputs, d_read_tg, d_write_th, dp_ug, squash):
     "All steps of a share, from the last to the first."
     most, h = start[1] - start[0] if len(start) > 1 else 0, w_hh.shape[1]
     room = np.zeros((5, most, h), gates.dtype)
@@ -226,7 +232,7 @@ def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t,
         n, g_ng, d_read_ng, d_write_nh = end - first, gates[first:end], d_read_tg[first:end], d_write_th[first:end]
         old_nh = states[start[t - 1]:start[t - 1] + n] if t else none_nh
         _gru_write_back(d_th, next_nh[:on], tokens_t[first:end], mask_nh,
-                        g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh)
+                        g_ng, old_nh, carry_nh, d_read_ng, d_write_nh, dh, squash)
         np.dot(d_write_nh, w_hh, product_nh[:n])
         _gru_gates_back(product_nh[:n], rows_t[first:end], g_ng, inputs[first:end],
                         d_read_ng, d_write_nh, dp_ug, d_inputs_nh)
@@ -235,7 +241,7 @@ def _gru_run_back(d_th, w_gh, w_hh, mask_nh, rows_t, tokens_t,
         on = n
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #fe7eab17
-def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, all_steps, records):
+def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, all_steps, squash, records):
     "Gradients of the projection and of the recurrent weights."
     w = w_gh.numpy()
     h = w_gh.shape[1]
@@ -255,7 +261,7 @@ def _gru_backward(d_th, p_ug, w_gh, mask_nh, place_t, all_steps, records):
         steps, (gates, states, inputs, resets) = learning(steps, 0, d_th.numpy(), False, arrays)
         tokens_t = steps.forward
         _gru_run_back(d_th.numpy(), w[:2 * h], w[2 * h:], steps.masks(mask_nh), place_t[tokens_t],
-                      tokens_t, steps.start, gates, states, inputs, d_read_tg, d_write_th, dp_ug.numpy())
+                      tokens_t, steps.start, gates, states, inputs, d_read_tg, d_write_th, dp_ug.numpy(), squash)
         for x_th, dg_tg, dw in ((inputs, d_read_tg, dw_gh[:2 * h]), (resets, d_write_th, dw_gh[2 * h:])):
             np.matmul(dg_tg[steps.later].T, x_th[steps.later], out=dw.numpy())
     at_once([partial(run, *job) for job in jobs])
@@ -267,7 +273,7 @@ class _Gru(torch.autograd.Function):
     def forward(ctx, # Keeps what the backward pass needs
         p_ug,   # Projection of distinct rows, W x + b
         w_gh,   # Recurrent weights
-        *rest,  # Mask, places of tokens and shares, without gradient
+        *rest,  # Mask, places of tokens, shares, and whether the candidate is a tanh, without gradient
     ):
         h_th, records = _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=True)
         ctx.save_for_backward(p_ug, w_gh)
@@ -280,7 +286,7 @@ class _Gru(torch.autograd.Function):
         d_th,  # Gradient of each token's state
     ):
         rest = [*ctx.saved_tensors, *ctx.rest, ctx.kept]
-        return *_gru_backward(d_th.contiguous(), *rest), None, None, None
+        return *_gru_backward(d_th.contiguous(), *rest), None, None, None, None
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #3cc3599b
 def gru_states(
@@ -289,10 +295,11 @@ def gru_states(
     place_t:np.ndarray,        # [T] token to the number of its row
     offsets:np.ndarray,        # [n + 1] where each sentence begins, and T
     mask_nh:Tensor|None=None,  # Dropout mask of each sentence's states
+    candidate:str='leaky',     # Function of what is written: a `leaky` ReLU, as in the paper, or `tanh`
 ) -> Tensor:                   # [T, h] state of each token, differentiable
     "Run the GRU of Opusparcus from the left."
     mask = np.empty((0, w_gh.shape[1]), p_ug.detach().numpy().dtype) if mask_nh is None else mask_nh.numpy()
-    rest = mask, place_t, shares(offsets)
+    rest = mask, place_t, shares(offsets), candidate == 'tanh'
     if torch.is_grad_enabled(): return _Gru.apply(p_ug, w_gh, *rest)
     return _gru_forward(p_ug.detach(), w_gh.detach(), *rest, keep=False)[0]
 
@@ -302,9 +309,11 @@ def gru_states_torch(
     w_gh:Tensor,               # Recurrent weights
     steps:Steps,               # Time steps
     mask_nh:Tensor|None=None,  # Dropout mask of each sentence's states
+    candidate:str='leaky',     # Function of what is written: a `leaky` ReLU, as in the paper, or `tanh`
 ) -> Tensor:                   # [T, h] state of each token, differentiable
     "Run the GRU of Opusparcus from the left on any device."
     n, states, to = w_gh.shape[1], [], lambda a: torch.from_numpy(a).to(p_tg.device)
+    f = torch.tanh if candidate == 'tanh' else partial(F.leaky_relu, negative_slope=SLOPE)
     if not len(p_tg): return p_tg.new_zeros(0, n)
     mask_nh = torch.ones_like(p_tg[:1, :n]).expand(len(steps.order), n) if mask_nh is None else mask_nh[to(steps.order)]
     h = p_tg.new_zeros(int(steps.active.max()), n)
@@ -312,7 +321,7 @@ def gru_states_torch(
         h = h[:active]
         inputs = h * mask_nh[:active]
         r, z = (p_ng[:, :2 * n] + inputs @ w_gh[:2 * n].T).sigmoid().chunk(2, 1)
-        h = (1 - z) * h + z * F.leaky_relu(p_ng[:, 2 * n:] + (r * inputs) @ w_gh[2 * n:].T, SLOPE)
+        h = (1 - z) * h + z * f(p_ng[:, 2 * n:] + (r * inputs) @ w_gh[2 * n:].T)
         states.append(h)
     return torch.zeros(len(p_tg), n, dtype=h.dtype, device=h.device).index_copy(0, to(steps.forward), torch.cat(states))
 
@@ -323,8 +332,10 @@ class GruWeights(nn.Module):
         dim:int,              # Size of an embedding, d
         hidden:int,           # Size of a state, h
         reference:bool=False, # No biases of gates
+        candidate:str='leaky', # Function of what is written: a `leaky` ReLU, as in the paper, or `tanh`
     ):
         super().__init__()
+        self.candidate = candidate
         self.input_gd = nn.Parameter(torch.empty(3 * hidden, dim))
         self.recurrent_gh = nn.Parameter(torch.empty(3 * hidden, hidden))
         self.bias_g = nn.Parameter(torch.zeros(hidden if reference else 3 * hidden))
@@ -339,15 +350,17 @@ class GruWeights(nn.Module):
     ) -> tuple[Tensor]:            # [T, h] states of the one direction
         "Run over a batch."
         p_ug = project(x_ud, self.input_gd, F.pad(self.bias_g, (len(self.input_gd) - len(self.bias_g), 0)))
-        if x_ud.device.type == 'cpu': return gru_states(p_ug, self.recurrent_gh, place_t, offsets, mask_nh),
-        return gru_states_torch(p_ug, self.recurrent_gh, steps_of(offsets), mask_nh),
+        more = mask_nh, self.candidate
+        if x_ud.device.type == 'cpu': return gru_states(p_ug, self.recurrent_gh, place_t, offsets, *more),
+        return gru_states_torch(p_ug, self.recurrent_gh, steps_of(offsets), *more),
 
 # %% ../../nbs/1_models/encoders/09_gran.ipynb #a9354ac3
-def _check_gran(rows, dim, hidden, cell, peepholes, variational):
+def _check_gran(rows, dim, hidden, cell, peepholes, variational, candidate):
     "Refuse impossible settings."
     if min(rows, dim, hidden) < 1:
         raise ValueError(f'{rows} rows of {dim} dimensions, states of {hidden}; all must be at least 1')
     if cell not in CELLS: raise ValueError(f"cell = {cell!r}; expected {' or '.join(CELLS)}")
+    if candidate not in CANDIDATES: raise ValueError(f"candidate = {candidate!r}; expected {' or '.join(CANDIDATES)}")
     if peepholes and cell == 'gru': raise ValueError('a GRU has no cell to look at: peepholes need cell = lstm')
     if not 0 <= variational < 1:
         raise ValueError(f'variational = {variational}; expected a share from 0 to below 1')
@@ -373,13 +386,14 @@ class Gran(Leaf):
         variational:float=0.0,   # Share of embeddings and states that one mask a sentence leaves out in training
         reference:bool=False,    # A GRU's gates have no biases, as in Opusparcus
         weights:str='glorot',    # First weights: `glorot`, or `gaussian` as in 2017; a GRU's are always `glorot`
+        candidate:str='leaky',   # Candidate of a GRU: a `leaky` ReLU, as in Opusparcus, or `tanh`, which is bounded
     ) -> None:
         super().__init__()
-        _check_gran(rows, dim, hidden, cell, peepholes, variational)
+        _check_gran(rows, dim, hidden, cell, peepholes, variational, candidate)
         self.feature, self.dim, self.cell, self.variational, self.reference = feature, dim, cell, variational, reference
         self.weight_rd = small_rows(rows, dim)
         self.recurrent = (LstmWeights(dim, hidden, 1, peepholes, weights) if cell == 'lstm'
-                          else GruWeights(dim, hidden, reference))
+                          else GruWeights(dim, hidden, reference, candidate))
         self.time_width = (4 if cell == 'lstm' else 3) * hidden
         self.gate_dd, self.gate_dh, self.gate_d = (nn.Parameter(torch.empty(*s))
                                                    for s in ((dim, dim), (dim, hidden), (dim,)))
@@ -388,10 +402,11 @@ class Gran(Leaf):
     def extra_repr(self) -> str:
         return f'{self.feature}, {len(self.weight_rd):,} rows, {self.dim} dimensions, {self.cell}'
     def config(self) -> dict:
+        of_gru = dict(candidate=self.recurrent.candidate) if self.cell == 'gru' else {}
         return dict(type='gran', feature=self.feature, rows=len(self.weight_rd), dim=self.dim,
                     hidden=self.gate_dh.shape[1], cell=self.cell,
                     peepholes='recurrent.peephole_kph' in self.state_dict(), variational=self.variational,
-                    reference=self.reference)
+                    reference=self.reference) | of_gru
 
     def parts(self,
         packed:Packed,  # Sentences

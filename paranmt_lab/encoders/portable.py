@@ -228,8 +228,10 @@ class GruWeights(nn.Module):
         dim:int,        # Size of an embedding
         hidden:int,     # Size of a state
         reference:bool, # No biases of gates
+        candidate:str='leaky', # Function of what is written: `leaky` or `tanh`
     ):
         super().__init__()
+        self.candidate = candidate
         empty = lambda *shape: nn.Parameter(torch.zeros(*shape))
         self.input_gd = empty(3 * hidden, dim)
         self.recurrent_gh = empty(3 * hidden, hidden)
@@ -242,11 +244,12 @@ class GruWeights(nn.Module):
         "Read from the left."
         n, (active, at_t, _), states = self.recurrent_gh.shape[1], steps_of(offsets), []
         p_tg = F.linear(x_td, self.input_gd, F.pad(self.bias_g, (3 * n - len(self.bias_g), 0)))[at_t]
+        f = torch.tanh if self.candidate == 'tanh' else F.leaky_relu  # its slope is 0.01
         h = p_tg.new_zeros(active[0], n)
         for k, p_ng in zip(active, p_tg.split(active)):
             h = h[:k]
             r, z = (p_ng[:, :2 * n] + h @ self.recurrent_gh[:2 * n].T).sigmoid().chunk(2, 1)
-            h = (1 - z) * h + z * F.leaky_relu(p_ng[:, 2 * n:] + (r * h) @ self.recurrent_gh[2 * n:].T, 0.01)
+            h = (1 - z) * h + z * f(p_ng[:, 2 * n:] + (r * h) @ self.recurrent_gh[2 * n:].T)
             states.append(h)
         return [in_text_order(states, at_t)]
 
@@ -262,11 +265,13 @@ class Gran(nn.Module):
         peepholes:bool,    # Let the LSTM's gates look at the cell
         variational:float, # Of training alone
         reference:bool,    # No biases of the GRU's gates
+        candidate:str='leaky', # Candidate of the GRU: `leaky` or `tanh`
     ):
         super().__init__()
         self.feature, self.features, self.dim = feature, [feature], dim
         self.weight_rd = nn.Parameter(torch.zeros(rows, dim))
-        self.recurrent = GruWeights(dim, hidden, reference) if cell == 'gru' else LstmWeights(dim, hidden, 1, peepholes)
+        self.recurrent = (GruWeights(dim, hidden, reference, candidate) if cell == 'gru'
+                          else LstmWeights(dim, hidden, 1, peepholes))
         self.gate_dd, self.gate_dh, self.gate_d = (nn.Parameter(torch.zeros(*s))
                                                    for s in ((dim, dim), (dim, hidden), (dim,)))
 

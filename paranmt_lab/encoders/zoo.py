@@ -30,7 +30,7 @@ def _leaf(name, rows, dims, recurrent):
     name = name.rpartition('-')[2]
     if name == 'GRAN':
         return Gran(feature, rows[feature], dim, r.hidden or dim, r.cell,
-                    r.peepholes and lstm, r.variational, r.quirks, r.first_weights)
+                    r.peepholes and lstm, r.variational, r.quirks, r.first_weights, r.candidate)
     return Lstm(feature, rows[feature], dim, r.hidden or dim, name == 'BLSTM',
                 r.pooling, r.join, r.peepholes, r.quirks, r.first_weights)
 

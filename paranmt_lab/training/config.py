@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..encoders.names import AS_PUBLISHED, CELLS, EMBEDDINGS, JOINS, POOLINGS, WEIGHTS, Recurrent
+from ..encoders.names import AS_PUBLISHED, CANDIDATES, CELLS, EMBEDDINGS, JOINS, POOLINGS, WEIGHTS, Recurrent
 from ..ground.fields import build, check_fields, choice, number, part
 
 # %% ../../nbs/5_learning/training/01_config.ipynb #9f77f01f
@@ -77,6 +77,7 @@ class EncoderConfig:
     pooling: str = choice(*POOLINGS)           # How an LSTM's states become a vector: mean, max, last
     join: str = choice(*JOINS)                 # How a BLSTM's directions become one: sum, concat
     cell: str = choice(*CELLS)                 # Gates of a GRAN: lstm (2017), gru (Opusparcus)
+    candidate: str = choice(*CANDIDATES)       # Candidate of a GRU: leaky (Opusparcus), tanh (bounds its states)
     # Dropout of a GRAN, with the same mask for all words of a sentence
     variational: float = number(0.0, 0, 0.99)
     peepholes: bool = False                    # Peephole connections: the gates of an LSTM read its cell
@@ -104,7 +105,7 @@ class EncoderConfig:
     def recurrent(self) -> Recurrent: # Settings of LSTM, BLSTM and GRAN
         "Settings of the parts that read word by word."
         return Recurrent(self.hidden, self.pooling, self.join, self.peepholes, self.cell, self.variational,
-                         self.first_weights, self.quirks)
+                         self.first_weights, self.quirks, self.candidate)
 
 # %% ../../nbs/5_learning/training/01_config.ipynb #ebbb9087
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ RECURRENT = {
     'BLSTM sum mean': dict(), 'BLSTM concat mean': dict(join='concat'), 'BLSTM sum max': dict(pooling='max'),
     'BLSTM concat max': dict(join='concat', pooling='max'), 'BLSTM sum last': dict(pooling='last'),
     'BLSTM concat last': dict(join='concat', pooling='last', peepholes=True),
-    'GRAN lstm': dict(hidden=9), 'GRAN gru': dict(cell='gru', variational=.2)}
+    'GRAN lstm': dict(hidden=9), 'GRAN gru': dict(cell='gru', variational=.2),
+    'GRAN tanh': dict(cell='gru', candidate='tanh')}
 AVERAGES = ['WORD', 'TRIGRAM', 'FOURGRAM', 'WORD+TRIGRAM', 'WORD,TRIGRAM', 'WORD,TRIGRAM+FOURGRAM', 'WORD,TRIGRAM,LSTM']
 CASES = ([(m, p, False) for m in AVERAGES for p in POLICIES]
          + [(m, 'vector', r) for m in RECURRENT for r in (False, True)]

@@ -13,7 +13,9 @@ from paranmt_lab.encoders.gran import Gran, _gated_means_back
 from paranmt_lab.encoders.layers import tensors
 from paranmt_lab.encoders.names import JOINS, POOLINGS
 from paranmt_lab.encoders.recurrent import Lstm, _lstm_row, _lstm_row_back, lstm_states_torch, shares, steps_of
+from paranmt_lab.encoders.zoo import make_layer
 from paranmt_lab.tokens.text import pack
+from paranmt_lab.training.sampling import contrastive_loss
 
 ROWS, DIM, HIDDEN = 12, 7, 5
 LAYERS = {
@@ -21,7 +23,8 @@ LAYERS = {
     'blstm, 2018': dict(bidirectional=True, join='sum', peepholes=True, reference=True),
     'blstm, max': dict(bidirectional=True, pooling='max'), 'gran': dict(cell='lstm'),
     'gran, 2017': dict(cell='lstm', peepholes=True, reference=True),
-    'gran, opusparcus': dict(cell='gru', reference=True), 'gran, gru': dict(cell='gru')}
+    'gran, opusparcus': dict(cell='gru', reference=True), 'gran, gru': dict(cell='gru'),
+    'gran, tanh': dict(cell='gru', reference=True, candidate='tanh')}
 
 
 def make(name, rows=ROWS, dim=DIM, hidden=HIDDEN, **more):
@@ -87,7 +90,8 @@ def gradients_slowly(layer, sentences):
 def vector_slowly(layer, p, ids):
     x_td = p['weight_rd'][torch.tensor(ids)]
     if isinstance(layer, Gran):
-        h_td = gru_slowly(p, x_td) if layer.cell == 'gru' else lstm_slowly(p, 'recurrent.', 0, x_td)
+        h_td = (gru_slowly(p, x_td, layer.recurrent.candidate) if layer.cell == 'gru'
+                else lstm_slowly(p, 'recurrent.', 0, x_td))
         return (x_td * (x_td @ p['gate_dd'].T + h_td @ p['gate_dh'].T + p['gate_d']).sigmoid()).mean(0)
     pool = {'mean': lambda h: h.mean(0), 'max': lambda h: h.amax(0), 'last': lambda h: h[-1]}[layer.pooling]
     vectors = [pool(lstm_slowly(p, 'lstm.', k, x_td if k == 0 else x_td.flip(0)))
@@ -108,13 +112,14 @@ def lstm_slowly(p, where, k, x_td):
     return torch.stack(states)
 
 
-def gru_slowly(p, x_td):
+def gru_slowly(p, x_td, candidate='leaky'):
+    f = torch.tanh if candidate == 'tanh' else torch.nn.functional.leaky_relu
     w, u, b = (p['recurrent.' + name] for name in ('input_gd', 'recurrent_gh', 'bias_g'))
     n, h, states = u.shape[1], u.new_zeros(u.shape[1]), []
     b = torch.nn.functional.pad(b, (3 * n - len(b), 0))  # the program of Opusparcus has no biases of gates
     for x in x_td:
         r, z = (w[:2 * n] @ x + u[:2 * n] @ h + b[:2 * n]).sigmoid().chunk(2)
-        h = (1 - z) * h + z * torch.nn.functional.leaky_relu(w[2 * n:] @ x + u[2 * n:] @ (r * h) + b[2 * n:], 0.01)
+        h = (1 - z) * h + z * f(w[2 * n:] @ x + u[2 * n:] @ (r * h) + b[2 * n:])
         states.append(h)
     return torch.stack(states)
 
@@ -337,3 +342,41 @@ def test_cudnn_is_asked_to_keep_what_a_gradient_needs(monkeypatch, learns):
     weights = layer.input_kgd[0], layer.bias_kg[0], layer.recurrent_kgh[0], layer.peepholes()[0]
     with torch.set_grad_enabled(learns): lstm_states_torch(torch.randn(4, DIM), *weights, steps_of(offsets))
     assert asked == [learns]
+
+
+def last_step(candidate, steps=120, rows=300, length=40, batch=32):
+    "The step at which the loss is no longer finite, or `steps`, on pairs of which 40 % are random."
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, rows, (1000, length))
+    second = rng.permuted(first, axis=1)
+    noise = rng.random(1000) < .4
+    second[noise] = rng.integers(0, rows, (noise.sum(), length))
+    layer = Gran('word', rows, 16, 16, 'gru', reference=True, candidate=candidate)
+    with torch.no_grad():
+        layer.weight_rd.uniform_(-.01, .01)
+        layer.recurrent.recurrent_gh.mul_(4)  # about as large as noisy pairs of words made them in a long training
+    adam = torch.optim.Adam(layer.parameters(), lr=.01)
+    for step in range(steps):
+        at = rng.integers(0, 1000, batch)
+        vector_nd = layer(batch_of(np.concatenate([first[at], second[at]]).tolist()))
+        positive_n = torch.nn.functional.cosine_similarity(vector_nd[:batch], vector_nd[batch:])
+        negative_n = torch.nn.functional.cosine_similarity(vector_nd[:batch], vector_nd[batch:].roll(1, 0))
+        loss = contrastive_loss(positive_n, negative_n[None])
+        if not loss.isfinite(): return step
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return steps
+
+
+@pytest.mark.filterwarnings('ignore:invalid value:RuntimeWarning', 'ignore:overflow:RuntimeWarning')
+def test_a_tanh_trains_where_the_leaky_relu_becomes_nan():
+    assert last_step('leaky') < 100
+    assert last_step('tanh') == 120
+
+
+def test_a_saved_gran_without_a_candidate_is_leaky():
+    config = make('gran, opusparcus').config()
+    assert config.pop('candidate') == 'leaky'
+    assert make_layer(config).recurrent.candidate == 'leaky'

@@ -25,11 +25,13 @@ from paranmt_lab.training.loop import train
 
 NAMES = [*PARTS, 'WORD+TRIGRAM', 'WORD,TRIGRAM', 'WORD,TRIGRAM+LSTM', 'WORD,MORPH,SUBWORD-BLSTM']
 SETTINGS = ({name: [Recurrent(hidden=0 if '+' in name else 3)] for name in NAMES}
-            | {'GRAN': [Recurrent(hidden=3), Recurrent(hidden=3, cell='gru')],
+            | {'GRAN': [Recurrent(hidden=3), Recurrent(hidden=3, cell='gru'),
+                        Recurrent(hidden=3, cell='gru', candidate='tanh')],
                'BLSTM': [Recurrent(hidden=3), Recurrent(hidden=3, join='concat')]})
 def case(name, r, reference):
     "A case, named by encoder, by the setting that differs from its first, and by `reference`."
-    setting = r.cell if name == 'GRAN' else r.join
+    gran = 'tanh' if r.candidate == 'tanh' else r.cell
+    setting = gran if name == 'GRAN' else r.join
     words = [name, *([setting] if r != SETTINGS[name][0] else []), *(['reference'] if reference else [])]
     return pytest.param(name, r, reference, id=' '.join(words))
 
