@@ -306,7 +306,7 @@ def tenths(
     for measure, tenth in product(MEASURES, range(1, 11)):
         short = measure.partition('@')[0]
         choice = Selection(f'{short}-tenth-{tenth}', fold_measure=measure, folds=(tenth,),
-                           n=1_000_000 if scale == 'paper' else 0)
+                           n=1_000_000 if scale == 'paper' else 11_000)
         trials += [czech_trial(name, scale, choice, f'{short} {name}', dataset=short.replace('_', ' '))
                    for name, _ in SIMPLE]
     return Recipe(trials, best_tenths, keeps=False, reduced=_SMALLER[scale])
