@@ -139,7 +139,7 @@ def reproduce_(
     scale:str='laptop', # smoke (seconds), laptop (a night on two cores) or paper (its own sizes)
     dry_run:bool=False, # Show the steps and their hours, and train nothing
     cluster:str='', # ray: one training on each actor of a Ray cluster, whose machines share the workspace
-    output:Path=None, # Folder of the figures; default: tables in the workspace
+    output:Path=None, # Folder of the figures; default: tables/SCALE in the workspace
 ):
     "If it is killed or stopped, the same command resumes it. Corpora are made from files below the resources."
     from paranmt_lab.recipes.reproduce import plan, recipe_of, reproduce

@@ -78,7 +78,7 @@ def keep_measured(
     new['status'] = new.status.where(new.value.notna() | new.status.str.startswith(NOT_AVAILABLE), NOT_AVAILABLE)
     before, cell = measured(table, folder), [*_CELL, 'protocol']
     keys = [pd.MultiIndex.from_frame(frame[cell].astype('str')) for frame in (before, new)]
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with atomic(folder / f'{table}.csv') as part:
         pd.concat([before[~keys[0].isin(keys[1])], new]).to_csv(part, index=False)
     return folder / f'{table}.csv'

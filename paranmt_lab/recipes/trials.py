@@ -24,7 +24,7 @@ from ..ground.settings import Settings
 from ..ground.wording import amount
 from ..jobs.provenance import fingerprint
 from .outcomes import Step
-from .sources import need_corpus
+from .sources import SMOKE_MEASURES, need_corpus
 from ..selection import Selection, select
 from ..training.config import TrainConfig, train_config
 from ..training.loop import train
@@ -122,8 +122,12 @@ def smoke_trial(
     "Cut a trial down to a trial run."
     config, choice = trial.config, trial.selection
     hidden, m = min(config.encoder.hidden, 16), min(config.mining.megabatch, 2)
+    measures = {measure.partition('@')[0] for measure in SMOKE_MEASURES}
     config = alter(config, corpus='smoke', limit=60, dim=16, hidden=hidden, vectors='', start='', vocabulary=500,
                    min_count=1, megabatch=m, grow=0, epochs=1, batch_size=20, probes=0, judge='', teacher='',
-                   teacher_weight=1., teacher_scale=1.)
-    choice = replace(choice or Selection('few'), where='', n=60, folds=(), fold_measure='')
+                   teacher_weight=1., teacher_scale=1., development='')
+    choice = replace(choice or Selection('few'), n=60)
+    if choice.where: choice = replace(choice, where="corpus = 'odd'")
+    if choice.fold_measure.partition('@')[0] not in measures: choice = replace(choice, folds=(), fold_measure='')
+    choice = replace(choice, ranges=tuple(r for r in choice.ranges if r.measure.partition('@')[0] in measures))
     return replace(trial, config=config, selection=choice, seeds=(0,))

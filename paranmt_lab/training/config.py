@@ -47,8 +47,8 @@ class RunConfig:
     "The run: its name, random seed, development scores and checkpoints."
     name: str                                     # Name of the run
     seed: int = number(0, 0, 2**63)               # Random seed of the run
-    # Sets of the development score, their plain mean: files of graded pairs or folders of them, absolute or below the
-    # resources, or detection tasks such as detect-PIT, separated by commas; empty: STS 2017, or the sample's
+    # Sets of the development score (mean), with commas: files or folders of graded pairs, detection tasks; empty: STS
+    # 2017, or the sample's
     development: str = ''
     # Epochs without a better development score before the run ends, its best encoder kept; 0: all epochs, the
     # last encoder

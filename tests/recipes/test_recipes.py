@@ -41,7 +41,7 @@ def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
     ours = table_rows(table, 'smoke', lab)
     assert len(ours) and (ours.config.str.contains('pairs of `smoke`')).all()
     if not (published_figures().run == table).any(): return  # the paper's figures of this table are not kept
-    both = joined_table(table, lab.workspace / 'tables')
+    both = joined_table(table, lab.workspace / 'tables/smoke')
     names = set(both.system[both.paper.notna()]) & set(ours.system)
     assert names, 'no system is called as the paper calls it'
 
