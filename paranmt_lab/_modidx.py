@@ -7192,6 +7192,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'paranmt_lab/recipes/reproduce.py'),
                                                'paranmt_lab.recipes.reproduce._pairs_of': ( '5_learning/recipes/reproduce.html#_pairs_of',
                                                                                             'paranmt_lab/recipes/reproduce.py'),
+                                               'paranmt_lab.recipes.reproduce._rate': ( '5_learning/recipes/reproduce.html#_rate',
+                                                                                        'paranmt_lab/recipes/reproduce.py'),
                                                'paranmt_lab.recipes.reproduce._take': ( '5_learning/recipes/reproduce.html#_take',
                                                                                         'paranmt_lab/recipes/reproduce.py'),
                                                'paranmt_lab.recipes.reproduce.by_model': ( '5_learning/recipes/reproduce.html#by_model',

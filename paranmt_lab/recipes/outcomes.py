@@ -21,6 +21,7 @@ class Step:
     name: str                               # Name of its outcome, and of the run that it trains
     make: Callable[[Settings], dict | None] # Does the work; returns facts for JSON, None if it was stopped
     model: str = ''                         # Model that it trains; empty: none
+    hidden: int = 0                         # Size of its states, if it reads word by word
     corpus: str = ''                        # Corpus that it trains on
     limit: int = 0                          # Most pairs of an epoch; 0: those of the corpus
     epochs: int = 0                         # Passes over the pairs

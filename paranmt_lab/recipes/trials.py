@@ -98,7 +98,8 @@ class Trial:
         for seed in self.seeds:
             config, choice = seeded(self.config, self.selection, seed)
             steps[seed] = Step(config.run.name, partial(trained, config, choice, tuple(tasks), keeps),
-                               config.encoder.model, config.data.corpus, limit, config.optimizer.epochs, tuple(tasks))
+                               config.encoder.model, config.encoder.hidden, config.data.corpus, limit,
+                               config.optimizer.epochs, tuple(tasks))
         return steps
 
     def setting(self,
