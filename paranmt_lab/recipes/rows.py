@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['Pick', 'Rows', 'Measured', 'by_year', 'of_tasks', 'last_development', 'mean_of_sets', 'over_seeds', 'each_trial',
-           'mean_differences', 'development_of', 'chosen_trials', 'tuned', 'paired_differences']
+           'mean_differences', 'development_scores', 'chosen_trials', 'tuned', 'paired_differences']
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #c89358e8
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -119,22 +120,26 @@ def mean_differences(
     return rows
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #e623ec97
-def development_of(
+def development_scores(
     result:Measured, # A trial with its outcomes
-) -> float:            # Pearson x 100; NaN without one
-    "The best development score of an epoch, mean over the seeds."
-    best = [max(outcome['development']) for outcome in result.outcomes.values() if outcome['development']]
-    return float(np.mean(best)) if best else np.nan
+) -> dict[int, float]: # Seed to Pearson x 100; a seed without a score is left out
+    "The best development score of an epoch."
+    return {seed: max(outcome['development']) for seed, outcome in result.outcomes.items() if outcome['development']}
 
 def chosen_trials(
     every:list[Measured], # Trials of several groups
 ) -> list[Measured]:      # The best of each group; those without a group as they are
-    "Let the development score choose."
+    "Let the development score choose: its mean over the seeds that all trials of a group have."
     groups:dict[str, list[Measured]] = {}
     for i, result in enumerate(every):
-        if development_of(result) == development_of(result):
-            groups.setdefault(result.trial.group or f'alone {i}', []).append(result)
-    return [max(group, key=development_of) for group in groups.values()]
+        if development_scores(result): groups.setdefault(result.trial.group or f'alone {i}', []).append(result)
+    best = []
+    for group in groups.values():
+        seeds = set.intersection(*(set(development_scores(result)) for result in group))
+        if seeds: best.append(max(group, key=partial(_mean_over, seeds)))
+    return best
+
+def _mean_over(seeds, result): return np.mean([development_scores(result)[seed] for seed in seeds])
 
 def tuned(
     pick:Pick, # Figures to take
