@@ -20,7 +20,6 @@
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was
 stopped."""
 import sys
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +39,7 @@ from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.ground.wording import amount
 from paranmt_lab.jobs.run import Run
+from paranmt_lab.recipes.sources import make_paraphrases
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
@@ -47,30 +47,10 @@ from paranmt_lab.training.sweep import interval
 from paranmt_lab.translate.driver import translate_corpus
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
-FILES = ['wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs']
 SELECTIONS = (Selection('simplified', where="corpus IN ('asset', 'turkcorpus')"),  # what stands in for SimpWiki
               Selection('modern', where="corpus <> 'bible4'"))
 # and how many pairs of two systems' outputs they hold for one source
 CORPORA = {'paraphrases': 10, 'paraphrases-more': 40}
-
-
-def pairs_of(name, systems_each, s, rng):
-    "Pairs of one file; for WMT also pairs of two systems, `systems_each` of a source, as a source of their own."
-    found = pd.read_parquet(s.resources / f'train/paraphrase/{name}.parquet')
-    found = (found.rename(columns={'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'})
-             .assign(corpus=name))
-    if name == 'wmt21-23':
-        systems = []
-        for segment, group in found.groupby('segment'):
-            texts = group.translation.unique()
-            every = list(combinations(range(len(texts)), 2))
-            systems += [(segment, texts[every[k][0]], texts[every[k][1]])
-                        for k in rng.permutation(len(every))[:systems_each]]
-        systems = pd.DataFrame(systems,
-                               columns=['segment', 'reference', 'translation']).assign(corpus='wmt21-23 systems')
-        found = pd.concat([found, systems])
-    return found[['segment', 'reference', 'translation', 'corpus']].assign(
-        segment=[segment_of(name, str(x)) for x in found.segment])
 
 
 def write_corpus(name, parts, s):
@@ -83,13 +63,9 @@ def write_corpus(name, parts, s):
 
 def make_pairs(name, systems_each, s):
     "A corpus of all files, doubled pairs and pairs of one and the same sentence left out, in random order."
-    rng = np.random.default_rng(0)
-    pairs = pd.concat([pairs_of(file, systems_each, s, rng) for file in FILES],
-                      ignore_index=True).drop_duplicates(['reference', 'translation'])
-    pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()]
-    write_corpus(name, [pairs], s)
+    make_paraphrases(name, s, systems_each)
     for selection in SELECTIONS: select(Corpus.open(name, s), selection)
-    return pairs.corpus.value_counts()
+    return Corpus.open(name, s).frame(['corpus']).corpus.value_counts()
 
 
 def back_translated(s):

@@ -148,6 +148,7 @@ def reproduce_(
     if note := recipe_of(table, scale).reduced: show_note(f'Against the paper: {note}.')
     figures = reproduce(table, scale, s, cluster, output)
     _show_figures(table, figures[figures.ours.notna() | figures.paper.notna()])
+    for name, reason in figures.attrs['failures'].items(): show_note(f'{name}: {reason}.', 'yellow')
     if not figures.attrs['finished']: stopped('Some steps are not finished; the same command resumes.')
 
 def _show_plan(steps, title, s):

@@ -108,7 +108,7 @@ def people(
 def training_outcomes(
     s:Settings,  # Settings
     corpus:str,  # Name of a corpus
-) -> pd.DataFrame: # run, selection, pairs, development (best), set
+) -> pd.DataFrame: # run, selection, pairs, development (best), set, measure
     "Trainings on a corpus and their best development scores."
     rows = []
     for run in list_runs(s.runs):
@@ -117,8 +117,8 @@ def training_outcomes(
         if 'development' not in metrics or metrics.development.isna().all(): continue
         best = metrics.loc[metrics.development.idxmax()]
         rows.append((run.name, run.config.get('selection') or 'all pairs', run.config.get('limit') or None,
-                     float(best.development), str(best.get('development_set', ''))))
-    return pd.DataFrame(rows, columns=['run', 'selection', 'pairs', 'development', 'set'])
+                     float(best.development), str(best.get('development_set', '')), development_measure(metrics)))
+    return pd.DataFrame(rows, columns=['run', 'selection', 'pairs', 'development', 'set', 'measure'])
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #8077d6aa
 def _with_pairs(table, corpus):
@@ -146,8 +146,8 @@ def trainings(
                  delta_color='off', delta_arrow='off')
     draw(outcomes(table, counts.pairs).properties(height=240), 'outcomes')
     names = sorted(filter(None, table['set'].unique()))
-    sets, measure = ', '.join(names) or 'an unknown set', ' or '.join(sorted(set(map(development_measure, names))))
-    st.caption(f"Development scores on {escaped(sets)} ({measure or 'Pearson'} × 100). The dashed line marks the pairs "
+    sets, measure = ', '.join(names) or 'an unknown set', ' or '.join(sorted(table.measure.unique()))
+    st.caption(f'Development scores on {escaped(sets)} ({escaped(measure)} × 100). The dashed line marks the pairs '
                'kept now.')
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #c8227444

@@ -288,15 +288,15 @@ def development_figures(
     encoder:Any,  # An encoder, or another system with the ability that the sets need
     s:Settings,   # Where the sets are
     names:str='', # As in `development_sets`
-) -> dict:        # `development`, `development_set`, and the score of each set if there are several, all times 100
+) -> dict:        # `development`, its `development_measure`, `development_set`, and the score of each of several sets
     "The development score of an encoder."
     sets = development_sets(s, names)
     if not sets: return dict(development=math.nan, development_set='')
     scores = [float(one.score(encoder)) for one in sets]
     title = sets[0].name if len(sets) == 1 else f'mean of {len(sets)} sets: {names}'
-    if sets[0].measure == 'accuracy': title = f'accuracy, {title}'
     each = {f'development {one.name}': score for one, score in zip(sets, scores)} if len(sets) > 1 else {}
-    return dict(development=sum(scores) / len(scores), development_set=title) | each
+    facts = dict(development=sum(scores) / len(scores), development_measure=sets[0].measure, development_set=title)
+    return facts | each
 
 def development_score(
     encoder:object,        # An encoder, or another system with a similarity
@@ -308,7 +308,9 @@ def development_score(
     return figures['development'], figures['development_set']
 
 def development_measure(
-    title:object, # `development_set` of a run's metrics; one that was not written by a training need not be a text
-) -> str:      # `Pearson` or `accuracy`
-    "The measure of a development score, by the name of its sets."
-    return 'accuracy' if str(title).startswith('accuracy, ') else 'Pearson'
+    metrics:pd.DataFrame, # Metrics of runs
+) -> str:                 # `Pearson`, `accuracy`, or both with `or`
+    "The measure of the development scores of runs; runs that do not say it are of the time before accuracy."
+    scores = metrics.dropna(subset='development_set') if 'development_set' in metrics else metrics[:0]
+    if 'development_measure' not in scores: return 'Pearson'
+    return ' or '.join(sorted(scores.development_measure.fillna('Pearson').astype(str).unique())) or 'Pearson'

@@ -229,12 +229,11 @@ def _metrics(runs):
     return metrics, {name: lines for name, (_, lines) in results.items() if lines}
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #61b1910d
-def _title(figure, title, sets):
-    "Name of a figure; a development score says of which set."
+def _title(figure, title, sets, measure):
+    "Name of a figure; a development score says of which set, and by which measure."
     if figure != 'development' or not sets: return escaped(title)
-    measure = ' or '.join(sorted({development_measure(name) for name in sets}))
-    if len(sets) == 1: return f'{title} on **{escaped(next(iter(sets)))}**, {measure} × 100'
-    return (f'{title}, {measure} × 100, **of different sets**: '
+    if len(sets) == 1: return f'{title} on **{escaped(next(iter(sets)))}**, {escaped(measure)} × 100'
+    return (f'{title}, {escaped(measure)} × 100, **of different sets**: '
             + '; '.join(f'{escaped(name)} ({", ".join(map(escaped, runs))})' for name, runs in sets.items()))
 
 # %% ../../nbs/6_showing/pages/12_training.ipynb #467a97a5
@@ -276,7 +275,7 @@ def _curves(root, names, view, styles, groups):
     for i, (figure, title) in enumerate(figures_of(metrics).items()):
         chart = curve(metrics, figure, names, view.x, view.window, styles=styles, groups=together, best=best)
         with columns[i % 2].container(key=f'curve_{figure}'):
-            st.caption(_title(figure, title, sets))
+            st.caption(_title(figure, title, sets, development_measure(metrics)))
             if chart is None: st.caption(f'Not logged with {view.x}.')
             else: draw(chart.properties(height=240 + 20 * lines), f'chart_{figure}')
     if not len(metrics):

@@ -91,6 +91,7 @@ DOMAINS:dict[str, tuple[tuple[str, ...], str]] = { # Domain to the files of `cze
 }
 KINDS = 'simplifications', 'captions', 'verses', 'everyday' # Domains of the corpus `people`
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #1cd22633
 def sources(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `backtranslation.4`
@@ -133,6 +134,7 @@ GRIDS:dict[str, dict[str, list[Bounds]]] = { # Scale to measure to its bounds
               'reference_probability': [(tenths / 10, 1) for tenths in range(10)]},
 }
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #94f5c674
 def bounded(
     measure:str,   # Measure
     low:float,     # Lower end
@@ -142,6 +144,7 @@ def bounded(
     return some(f'{measure}-{low:g}-{high:g}', ranges=(Range(measure, low, high, closed=True),),
                 one_per_source='random')
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #78ae7266
 def within(
     scale:str,     # `laptop` or `paper`
     corpus:str,    # Corpus to choose from
@@ -189,6 +192,7 @@ def _choosing(scale, corpus, measures):
     grids = [trial for measure, dataset in measures.items() for trial in within(scale, corpus, measure, dataset)]
     return Recipe(at_random(scale, corpus) + grids, against_random, keeps=False, reduced=SMALLER[scale])
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #12785874
 def lengths(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `backtranslation.5`
@@ -205,6 +209,7 @@ def tuned_length(
     "The best of 14 ranges of the length."
     return _choosing(scale, 'wmt21-23', {'translation_length': 'length'})
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #484f2ce6
 def quality(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `backtranslation.7`
@@ -259,6 +264,7 @@ def czech_trial(
     config = alter(model_trial(name, 300, scale).config, corpus='czech-first', probes=0, **small)
     return Trial(config, cell | dict(system=name), choice, group, SEEDS)
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #3bfbb3eb
 def domains(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `paranmt.4`
@@ -277,6 +283,7 @@ def _means(results):
     return {seed: np.mean([last_development(result.outcomes[seed])[0]['value'] for result in results])
             for seed in sorted(seeds)}
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f75df3ff
 def best_tenths(
     every:list[Measured], # Trials of WORD, TRIGRAM and LSTM on tenths
 ) -> list[dict]:          # A row for each measure
@@ -298,6 +305,7 @@ def best_tenths(
                          seeds=', '.join(map(str, means[best])), config=first.trial.setting(first.outcomes.values())))
     return rows
 
+# %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f84caf70
 def tenths(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `paranmt.5`

@@ -7,9 +7,11 @@ __all__ = ['SIZES', 'MODELS', 'SIMPLE', 'TRANSFER_TASKS', 'Recipe', 'Size', 'mod
            'model_differences', 'captions', 'transfer', 'megabatches', 'megabatches_of_preprint']
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #1d489817
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..encoders.names import RECURRENT, features_of
 from .rows import Rows, by_year, each_trial, last_development, mean_differences, of_tasks
 from .sources import PUBLIC_SCORE
 from .trials import Trial
@@ -60,6 +62,7 @@ MODELS:dict[tuple[str, int], dict[str, Any]] = { # Name and dimension in the tab
 }
 SIMPLE = [('WORD', 300), ('TRIGRAM', 300), ('LSTM', 300)] # The models of `paranmt.4`, `.5`, `.6` and `.10`
 
+# %% ../../nbs/5_learning/recipes/05_encoders.ipynb #fe05d19a
 def model_trial(
     name:str,     # Model, such as WORD
     dim:int,      # Dimension in the table
@@ -68,9 +71,9 @@ def model_trial(
 ) -> Trial:       # Its trial, with the preset `paper-2018`
     "The training of one model."
     size, own = SIZES[scale], MODELS[name, dim]
-    reads_words = 'LSTM' in name
+    reads_words = any(part in RECURRENT for part in re.split('[+,]', own['model']))
     own = own | size.fields | (size.recurrent if reads_words else dict(scramble=0.)) | fields
-    if name == 'TRIGRAM': own = own | dict(vectors='')  # the vectors are those of words
+    if 'word' not in features_of(own['model']): own = own | dict(vectors='')
     config = train_config('trial', size.corpus, 'paper-2018', **own)
     return Trial(config, dict(system=name, training='ParaNMT', dim=dim), size.selection,
                  seeds=size.recurrent_seeds if reads_words else size.seeds)
@@ -86,6 +89,7 @@ def sts_by_year(
     "Nine models on the STS tasks of 2012 to 2016."
     return _recipe(scale, each_trial(by_year), tasks=('STS-B',))
 
+# %% ../../nbs/5_learning/recipes/05_encoders.ipynb #79a49853
 def sts_benchmark(
     scale:str, # One of `SIZES`
 ) -> Recipe:   # `paranmt.9`
@@ -98,6 +102,7 @@ def model_differences(
     "Differences between WORD, TRIGRAM and LSTM over the data sets."
     return _recipe(scale, mean_differences, SIMPLE, ('STS-B',))
 
+# %% ../../nbs/5_learning/recipes/05_encoders.ipynb #ade5494b
 def captions(
     scale:str, # One of `SIZES`
 ) -> Recipe:   # `paranmt-arxiv.16`
@@ -120,6 +125,7 @@ def megabatches(
     "WORD, TRIGRAM and LSTM with mega-batches of 1, 20 and 40 mini-batches."
     return _megabatches(scale, SIMPLE)
 
+# %% ../../nbs/5_learning/recipes/05_encoders.ipynb #a21f4298
 def megabatches_of_preprint(
     scale:str, # One of `SIZES`
 ) -> Recipe:   # `paranmt-preprint.5`

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'RECIPES', 'SMOKE_OF_GROUP', 'RATES', 'recipe_of', 'steps_of', 'measured_rates', 'plan', 'by_model',
-           'processes_for', 'do_steps', 'tables_folder', 'table_rows', 'reproduce']
+           'processes_for', 'do_steps', 'tables_folder', 'table_rows', 'failures', 'reproduce']
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #e553eaff
 import math
@@ -27,7 +27,7 @@ from .encoders import Recipe
 from .outcomes import Step, outcome_of, take
 from .rows import Measured
 from .sources import SOURCES, lacking_files, need_corpus
-from .trials import NO_PAIRS, smoke_trial
+from .trials import smoke_trial
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #05889fd4
 SCALES = { # Scale to what it is for
@@ -55,6 +55,7 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
 
 SMOKE_OF_GROUP = 2 # Trials of a group in a trial run
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #ebe4ac0e
 def _first_of_groups(trials):
     "The first trials of each group, and all without a group."
     groups:Counter[str] = Counter()
@@ -96,9 +97,10 @@ def measured_rates(
     "Rates of the trainings in this workspace, but for trial runs."
     by_size:dict[tuple[str, int], list[float]] = {}
     for path in sorted((s.workspace / 'recipes').glob('*.json')):
-        config, rate = (facts := read_json(path))['config'], facts.get('rate')
-        if not rate or config['corpus'] == 'smoke': continue
-        by_size.setdefault((config.get('model', 'WORD'), config.get('hidden', 0)), []).append(rate)
+        facts = read_json(path)
+        if not facts.get('rate') or facts['config']['corpus'] == 'smoke': continue
+        size = facts['config'].get('model', 'WORD'), facts['config'].get('hidden', 0)
+        by_size.setdefault(size, []).append(facts['rate'])
     return {size: float(pd.Series(rates).median()) for size, rates in by_size.items()}
 
 def _rate(step, rates):
@@ -106,6 +108,7 @@ def _rate(step, rates):
     typical = RATES.get(step.model, math.nan) / max(1, step.hidden / 300) ** 2
     return rates.get((step.model, step.hidden), typical)
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #b9aa535e
 def _pairs_of(corpus, s):
     if corpus in list_corpora(s): return Corpus.open(corpus, s).rows
     return SOURCES[corpus].pairs if corpus in SOURCES else 0
@@ -134,6 +137,7 @@ def plan(
     frame.attrs['lacking'] = list(dict.fromkeys(lacking))
     return frame
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #fce24887
 def by_model(
     steps:pd.DataFrame, # Of `plan`
 ) -> pd.DataFrame:      # model, trainings, pairs, hours
@@ -156,6 +160,7 @@ def _outcomes(steps, s, workers, cluster, stopping, tick) -> Iterator[bool]:
             if stopping(): return
             yield _take(step, s)
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #9499f72b
 def processes_for(
     s:Settings, # Settings
     steps:int,  # Steps to do
@@ -163,6 +168,7 @@ def processes_for(
     "One process for each core, or a single one on a GPU."
     return 1 if device_of(s).startswith('cuda') else max(1, min(s.workers, steps))
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #2091da2c
 def do_steps(
     table:str,       # Key of a table, for the name of the job
     steps:list[Step], # Its steps
@@ -204,9 +210,18 @@ def table_rows(
     for trial in recipe.trials:
         steps = trial.steps(recipe.tasks, recipe.keeps)
         outcomes = {seed: outcome_of(step, s) for seed, step in steps.items()}
-        has_figures = {seed: facts for seed, facts in outcomes.items() if facts and facts.get('status') != NO_PAIRS}
-        every.append(Measured(trial, has_figures))
+        every.append(Measured(trial, {seed: facts for seed, facts in outcomes.items() if facts and facts['rows']}))
     return pd.DataFrame(recipe.rows(every))
+
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #edd5b61e
+def failures(
+    table:str,  # Key of a table
+    scale:str,  # One of `SCALES`
+    s:Settings, # Settings
+) -> dict[str, str]: # Step to the reason
+    "Trainings that ended without figures."
+    outcomes = {step.name: outcome_of(step, s) for step in steps_of(recipe_of(table, scale))}
+    return {name: facts['status'] for name, facts in outcomes.items() if facts and not facts['rows']}
 
 def reproduce(
     table:str,           # Key of a table, one of `RECIPES`
@@ -215,8 +230,9 @@ def reproduce(
     cluster:str='',      # `ray`: on a Ray cluster
     folder:Path|None=None, # Where the figures go; None: `tables/SCALE` in the workspace
     show:bool|None=None, # Draw the progress bar; None: on a terminal
-) -> pd.DataFrame:       # As `joined_table`; `attrs`: `finished`, whether every step is done
+) -> pd.DataFrame:       # As `joined_table`; `attrs`: `finished` (every step is done), `failures` (step to reason)
     "Train what a table lacks, and put our figures beside the paper's."
+    if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     s = s or settings()
     is_done = do_steps(table, steps_of(recipe_of(table, scale)), s, cluster, show)
     rows, folder = table_rows(table, scale, s), folder or tables_folder(scale, s)
@@ -224,9 +240,10 @@ def reproduce(
         keep_measured(table, rows, folder, command=f'paranmt results reproduce {table} --scale {scale}',
                       machine=' or '.join(dict.fromkeys(_machines(table, scale, s))))
     figures = joined_table(table, folder)
-    figures.attrs['finished'] = is_done
+    figures.attrs |= dict(finished=is_done, failures=failures(table, scale, s))
     return figures
 
+# %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #ebe6996b
 def _machines(table, scale, s):
     for step in steps_of(recipe_of(table, scale)):
         if facts := outcome_of(step, s): yield str(facts['made'].get('device', ''))

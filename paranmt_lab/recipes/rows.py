@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Pick', 'Rows', 'Measured', 'by_year', 'of_tasks', 'last_development', 'mean_of_sets', 'over_seeds', 'each_trial',
-           'mean_differences', 'development_scores', 'chosen_trials', 'tuned', 'paired_differences']
+           'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #c89358e8
 from collections.abc import Callable
@@ -42,6 +42,7 @@ def by_year(
     return [*figures, dict(task='STS', dataset='mean of 2012, 2014, 2015', metric='pearson', value=value,
                            n=sum(figure['n'] for figure in three), protocol='plain mean of three years')]
 
+# %% ../../nbs/5_learning/recipes/04_rows.ipynb #cb353750
 def of_tasks(
     *tasks:str, # Names of tasks
 ) -> Pick:      # Their figures by the first metric of each
@@ -103,6 +104,7 @@ def _by_set(result):
                 sets.setdefault((row.task, row.dataset), []).append(row.value)
     return {key: np.mean(values) for key, values in sets.items()}
 
+# %% ../../nbs/5_learning/recipes/04_rows.ipynb #60d5690d
 def mean_differences(
     every:list[Measured], # Trials of different models
 ) -> list[dict]:          # A row for each two models
@@ -140,19 +142,6 @@ def chosen_trials(
     return best
 
 def _mean_over(seeds, result): return np.mean([development_scores(result)[seed] for seed in seeds])
-
-def tuned(
-    pick:Pick, # Figures to take
-) -> Rows:     # A row for each group
-    "A table whose cells are tuned on the development set."
-    def make_rows(every):
-        rows = []
-        for result in chosen_trials(every):
-            choice = result.trial.selection
-            note = f'; {choice.name} chosen by development' if choice and result.trial.group else ''
-            rows += [row | dict(protocol=row['protocol'] + note) for row in over_seeds(result, pick)]
-        return rows
-    return make_rows
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #4b221ab5
 def paired_differences(

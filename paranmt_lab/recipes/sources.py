@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
-           'GLOVE', 'CZECH', 'CANDIDATES', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'SOURCES',
+           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'SOURCES',
            'Source', 'write_whole', 'make_smoke', 'paraphrases_of', 'make_paraphrases', 'make_wmt', 'make_people',
-           'make_czech_first', 'make_czech_mined', 'make_published', 'lacking_files', 'need_corpus']
+           'translation_lists', 'rows_where', 'make_czech_first', 'make_czech_mined', 'make_published', 'lacking_files',
+           'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class Source:
     remedy: str = ''                        # Where these files come from
     measures: tuple[str, ...] = ()          # Measures of a complete one
 
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #b94d9fee
 def write_whole(
     name:str,           # Name of the corpus
     pairs:pd.DataFrame, # Its pairs, with the columns of a corpus or some of them
@@ -75,36 +77,40 @@ def make_smoke(
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #fb231bdb
 PARAPHRASES = 'wmt21-23', 'multi30k-captions', 'bible4', 'asset', 'turkcorpus', 'tatoeba-pivot', 'newstest-2refs'
-SYSTEMS_EACH = 10 # Pairs of two systems' outputs of one source
+SYSTEMS_EACH = 10 # Pairs of two systems' outputs of one source, in `paraphrases`
 
 def paraphrases_of(
     file:str,                # One of `PARAPHRASES`
     s:Settings,              # Settings
     rng:np.random.Generator, # Draws pairs of systems
+    systems_each:int=SYSTEMS_EACH, # How many of these there are for one source
 ) -> pd.DataFrame:           # segment, reference, translation, corpus
     "The pairs of one file."
     names = {'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}
     pairs = pd.read_parquet(s.resources / f'train/paraphrase/{file}.parquet').rename(columns=names).assign(corpus=file)
-    if file == 'wmt21-23': pairs = pd.concat([pairs, _systems(pairs, rng)])
+    if file == 'wmt21-23': pairs = pd.concat([pairs, _systems(pairs, rng, systems_each)])
     return pairs[['segment', 'reference', 'translation', 'corpus']].assign(
         segment=[segment_of(file, str(segment)) for segment in pairs.segment])
 
-def _systems(pairs, rng):
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #ff4b3693
+def _systems(pairs, rng, each):
     "Pairs of two systems' outputs of one source, as a domain of their own."
     rows = []
     for segment, group in pairs.groupby('segment'):
         texts = group.translation.unique()
         every = list(combinations(range(len(texts)), 2))
-        rows += [(segment, texts[every[k][0]], texts[every[k][1]]) for k in rng.permutation(len(every))[:SYSTEMS_EACH]]
+        rows += [(segment, texts[every[k][0]], texts[every[k][1]]) for k in rng.permutation(len(every))[:each]]
     return pd.DataFrame(rows, columns=['segment', 'reference', 'translation']).assign(corpus='wmt21-23 systems')
 
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #d01d7ab0
 def make_paraphrases(
     name:str,   # Name of the corpus
     s:Settings, # Settings
+    systems_each:int=SYSTEMS_EACH, # Pairs of two systems' outputs of one source
 ):
     "All files in random order, without doubled pairs and without copies of one sentence."
     rng = np.random.default_rng(0)
-    pairs = pd.concat([paraphrases_of(file, s, rng) for file in PARAPHRASES], ignore_index=True)
+    pairs = pd.concat([paraphrases_of(file, s, rng, systems_each) for file in PARAPHRASES], ignore_index=True)
     pairs = pairs.drop_duplicates(['reference', 'translation'])
     pairs = pairs[pairs.reference.str.lower() != pairs.translation.str.lower()]
     write_whole(name, pairs.sample(frac=1, random_state=0), s)
@@ -154,26 +160,38 @@ def make_people(
 CZECH_FILE = 'train/bitext/cs-en.parquet'         # Below the resources
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'  # Word vectors, below the resources
 CZECH = 110_000                                   # Sources that are translated
-CANDIDATES = 60_000                                    # Most of these that pairs are chosen from
+MINING = 60_000                                    # Most of these that pairs are chosen from
 LISTS = 40_000                                    # Lists that each judge learns from, as in the paper
 JUDGES = {'lm': 'czech-lm', 'classifier': 'czech-classifier'} # Kind to name
 JUDGEMENTS = ('translation_cost', f"translation_perplexity@{JUDGES['lm']}",
               f"reference_probability@{JUDGES['classifier']}")
 
-def _lists(s):
-    "Lists of four translations of Czech sentences."
+def translation_lists(
+    language:str, # Code of the source's language, which names the file of bitext
+    name:str,     # Name of the corpus of its sentences; that of the lists ends in `-back`
+    engine:str,   # What translates
+    n:int,        # Sources
+    s:Settings,   # Settings
+) -> Corpus:      # Four translations of each source
+    "Translate random sentences of a bitext into lists of four."
     def sentences():
-        bitext = pd.read_parquet(s.resources / CZECH_FILE).drop_duplicates(['source', 'reference'])
-        some = bitext.sample(frac=1, random_state=0).drop_duplicates('source')[:CZECH]
-        return some.assign(source_lang='cs')
-    back = translate_corpus(_need_pairs('czech', sentences, s), 'czech-back', 'ct2:marian-cs-en-tiny', s,
-                            Decoding(4, n_best=4))
+        bitext = pd.read_parquet(s.resources / f'train/bitext/{language}-en.parquet')
+        pairs = bitext.drop_duplicates(['source', 'reference']).sample(frac=1, random_state=0)
+        return pairs.drop_duplicates('source')[:n].assign(source_lang=language)
+    back = translate_corpus(_need_pairs(name, sentences, s), f'{name}-back', engine, s, Decoding(4, n_best=4))
     if 'finished' not in back.manifest('translate'):
-        raise ValueError('the translation of `czech` was stopped; the same command resumes it')
+        raise ValueError(f'the translation of {name!r} was stopped; the same command resumes it')
     return back
 
-def _rows_of(back, keep, name, s):
-    "A corpus of the rows for which `keep` holds, a function of rank and segment."
+def _czech_lists(s): return translation_lists('cs', 'czech', 'ct2:marian-cs-en-tiny', CZECH, s)
+
+def rows_where(
+    back:Corpus,                             # A corpus of lists
+    keep:Callable[[pd.DataFrame], pd.Series], # From columns rank and segment to yes or no
+    name:str,                                # Name of the corpus to make
+    s:Settings,                              # Settings
+) -> Corpus:                                 # Its rows for which that holds
+    "Some rows of a corpus as a corpus."
     return derive([back], name, dict(rows=name), keep(back.frame(['rank', 'segment'])).to_numpy(), s=s)
 
 def make_czech_first(
@@ -181,7 +199,7 @@ def make_czech_first(
     s:Settings, # Settings
 ):
     "The best translation of each Czech sentence, and its measures."
-    pairs = _rows_of(_lists(s), lambda rows: rows['rank'] == 1, name, s)
+    pairs = rows_where(_czech_lists(s), lambda rows: rows['rank'] == 1, name, s)
     score(pairs, [*LENGTHS, 'trigram_overlap', 'translation_score', 'paraphrase_score'], [SCORER], s.workers)
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #347b8a5e
@@ -201,17 +219,16 @@ def make_czech_mined(
     s:Settings, # Settings
 ):
     "Lists of some sources, with judgements of models that learned from the other sources."
-    back = _lists(s)
+    back = _czech_lists(s)
     every = np.sort(back.frame(['segment']).segment.unique())
-    candidates = np.random.default_rng(0).choice(every, min(CANDIDATES, len(every) * 6 // 11), replace=False)
-    pairs = _rows_of(back, lambda rows: rows.segment.isin(candidates), name, s)
-    apart = _rows_of(back, lambda rows: ~rows.segment.isin(candidates), 'czech-apart', s)
+    candidates = np.random.default_rng(0).choice(every, min(MINING, len(every) * 6 // 11), replace=False)
+    pairs = rows_where(back, lambda rows: rows.segment.isin(candidates), name, s)
+    apart = rows_where(back, lambda rows: ~rows.segment.isin(candidates), 'czech-apart', s)
     judges = _train_judges(apart, s)
     score(pairs, [*LENGTHS, *(measure.partition('@')[0] for measure in JUDGEMENTS)], judges, s.workers)
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #f6dc16e1
 PUBLIC_FILE = 'train/paraphrase/para-nmt-50m.txt' # Below the resources
-LENGTHS = 'reference_length', 'translation_length'
 PUBLIC_SCORE = 'paraphrase_score@published'  # Measure with the scores of the third column
 
 def make_published(
@@ -251,6 +268,7 @@ def _is_complete(name, s):
     except ValueError: return False
     return all(measure in corpus.measures() for measure in SOURCES[name].measures)
 
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #6e961ef3
 def lacking_files(
     name:str,   # Name of a corpus
     s:Settings, # Settings

@@ -38,6 +38,7 @@ def changed_fields(
     "The fields that differ from the defaults; the name of the run is left out."
     return {name: value for name, value in flat(config).items() if name != 'name' and value != _PLAIN[name]}
 
+# %% ../../nbs/5_learning/recipes/03_trials.ipynb #ad99697e
 def seeded(
     config:TrainConfig,      # A config
     choice:Selection | None, # Pairs to choose from its corpus; None: all
@@ -66,7 +67,8 @@ def trained(
     corpus, facts = need_corpus(config.data.corpus, s), dict[str, Any](config=changed_fields(config))
     if choice and not select(corpus, choice, force=True)['pairs']:
         return facts | dict(pairs=0, status=NO_PAIRS, development=[], rows=[])
-    run = train(config, s)
+    try: run = train(config, s)
+    except FloatingPointError as e: return facts | dict(pairs=0, status=f'not available: {e}', development=[], rows=[])
     if not run.finished: return None
     measure_pending(f'run:{run.name}', [*YEARLY, *tasks], s)
     metrics, results = run.metrics(), read_results(run.folder / 'results.parquet')[_FIGURE]

@@ -125,11 +125,16 @@ class ResumableSteps(EncoderSteps):
         layer.load_state_dict({name: p.clone() for name, p in weights.items()}, assign=True)
         return SentenceEncoder(layer.eval(), self.encoder.vocabularies)
 
+    def check_finite(self) -> None:
+        "Raise an error if a weight is no longer finite."
+        for name, p in self.encoder.layer.named_parameters():
+            if p.isfinite().all(): continue
+            raise FloatingPointError(f'{name} is no longer finite at step {self.stepper.optimizer.steps}')
+
     def state_dict(self) -> dict: # Tensors named `parameter/...`, `optimizer/...` and `mean/...`; the rest is for JSON
         "Everything that the next step depends on, except the position."
         parameters, optimizer = dict(self.encoder.layer.named_parameters()), self.stepper.optimizer
-        for name, p in parameters.items():
-            if not p.isfinite().all(): raise FloatingPointError(f'{name} is no longer finite at step {optimizer.steps}')
+        self.check_finite()
         parts = dict(parameter=parameters, optimizer=optimizer.state(), mean=self.mean.tensors)
         tensors = {f'{part}/{name}': x for part, group in parts.items() for name, x in group.items()}
         origin = dict(data=self.data.folder.name, world=self.ranks.world)
@@ -170,7 +175,7 @@ class EncoderLearner(ResumableSteps, Learner):
         assert self._run is not None, 'expected a run'
         return self._run
 
-    def evaluate(self) -> dict: # `development`, `development_set` (its sets), and the score of each of several
+    def evaluate(self) -> dict: # `development`, its measure and sets, and the score of each of several sets
         "Score the encoder on the development sets."
         return development_figures(self.snapshot(), self.origin.s, self.config.run.development)
 
@@ -186,7 +191,8 @@ class EncoderLearner(ResumableSteps, Learner):
         self,
         folder: Path, # Folder of the encoder
     ) -> None:
-        "Write the present encoder."
+        "Write the present encoder; a diverged one is refused."
+        self.check_finite()
         self.snapshot().save(folder)
 
     def facts(self) -> dict: # `dim`, `pairs` and `types`, entries of each vocabulary

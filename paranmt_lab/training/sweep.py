@@ -144,8 +144,7 @@ def _score_name(metrics, figure):
     "A score in words, with the name of its set."
     if figure != 'development' or 'development_set' not in metrics: return figure
     sets = metrics.development_set.dropna().tolist()
-    if not sets: return figure
-    return sets[-1] if development_measure(sets[-1]) == 'accuracy' else f'Pearson on {sets[-1]}'
+    return f'{development_measure(metrics)} on {sets[-1]}' if sets else figure
 
 # %% ../../nbs/5_learning/training/15_sweep.ipynb #6b4749df
 def run_row(

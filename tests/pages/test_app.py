@@ -1424,8 +1424,11 @@ def test_a_page_shows_at_once_that_it_is_being_drawn(own_page):
     page.tab.locator('input[aria-label="trigram_overlap — start"]').focus()
     page.after(page.tab.keyboard.press, 'ArrowRight')
     assert page.tab.evaluate('window.signs') == 0
-    page.open('annotate')  # it stops before its end, since it needs a name
-    page.settle()
+
+
+def test_no_sign_of_work_stays_on_a_page_that_stops(page):
+    "*Annotate* ends before its last line, since it needs a name first."
+    page.open('annotate').settle()
     assert page.tab.get_by_text('Who are you?').is_visible()
     assert not page.tab.locator('.paranmt-skeleton').is_visible()
 

@@ -1,5 +1,6 @@
 "Recipes: every table's trial run, kills and lost outcomes, and the published corpus from its file to a table."
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -17,11 +18,12 @@ from paranmt_lab.evaluation.comparison import published_figures
 from paranmt_lab.evaluation.tables import joined_table
 from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.settings import settings
-from paranmt_lab.recipes.encoders import SIZES, model_trial, sts_by_year
+from paranmt_lab.recipes.encoders import SIZES, Recipe, model_trial, sts_by_year
 from paranmt_lab.recipes.outcomes import outcome_of, take
 from paranmt_lab.recipes.reproduce import RECIPES, plan, recipe_of, reproduce, steps_of, table_rows
-from paranmt_lab.recipes.rows import Measured, over_seeds
+from paranmt_lab.recipes.rows import Measured, each_trial, last_development, over_seeds
 from paranmt_lab.recipes.sources import PUBLIC_FILE, make_smoke, need_corpus
+from paranmt_lab.recipes.trials import NO_PAIRS, smoke_trial
 from paranmt_lab.selection import select
 
 
@@ -34,7 +36,12 @@ def lab(tmp_path_factory):
     return s
 
 
-@pytest.mark.parametrize('table', RECIPES)
+# Their steps are those of other tables with other conditions
+LIKE_OTHERS = {f'backtranslation.{n}' for n in (4, 5, 6, 7, 13)} | {'paranmt.4', 'paranmt-preprint.5'}
+TRIALS = [pytest.param(table, marks=pytest.mark.soak if table in LIKE_OTHERS else ()) for table in RECIPES]
+
+
+@pytest.mark.parametrize('table', TRIALS)
 def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
     figures = reproduce(table, 'smoke', lab, show=False)
     assert figures.attrs['finished'] and set(plan(table, 'smoke', lab).state) == {'done'}
@@ -104,8 +111,9 @@ def test_killed_reproductions_resume(lab, tmp_path):
     figures = reproduce('paranmt.6', 'smoke', s, show=False)
     assert figures.attrs['finished'] and figures.ours.notna().sum() == 9
     assert all((recipes / name).read_bytes() == text for name, text in done.items())  # none is made twice
-    expected = table_rows('paranmt.6', 'smoke', lab)
-    if len(expected): pd.testing.assert_series_equal(expected.value, table_rows('paranmt.6', 'smoke', s).value)
+    reproduce('paranmt.6', 'smoke', lab, show=False)  # without a kill
+    pd.testing.assert_series_equal(table_rows('paranmt.6', 'smoke', lab).value,
+                                   table_rows('paranmt.6', 'smoke', s).value)
 
 
 def lines_of_the_published_form(n, s, rng):
@@ -137,3 +145,43 @@ def test_from_the_published_corpus_to_sts(lab, tmp_path):
     assert facts['pairs'] == record['pairs'] and outcome_of(step, s) == facts
     rows = over_seeds(Measured(trial, {0: facts}), lambda outcome: outcome['rows'])
     assert {row['system'] for row in rows} == {'WORD'} and 'chosen by `paper`' in rows[0]['config']
+
+
+def test_a_training_without_figures_is_named_and_the_rest_goes_on(lab, monkeypatch, tmp_path):
+    s = replace(lab, workspace=tmp_path)
+    shutil.copytree(lab.workspace / 'corpora/smoke', tmp_path / 'corpora/smoke')
+    good, bad = (replace(smoke_trial(model_trial(name, 300, 'laptop')), cell=dict(system=name, megabatch=1))
+                 for name in ('WORD', 'TRIGRAM'))
+    bad = replace(bad, selection=replace(bad.selection, min_length=500))
+    recipe = Recipe([bad, good], each_trial(last_development), reduced='all')
+    monkeypatch.setattr('paranmt_lab.recipes.reproduce.recipe_of', lambda table, scale: recipe)
+    figures = reproduce('paranmt.6', 'smoke', s, show=False)
+    assert figures[figures.ours.notna()].system.tolist() == ['WORD'] and figures.attrs['finished']
+    [(name, reason)] = figures.attrs['failures'].items()
+    assert name.startswith('trigram-') and reason == NO_PAIRS
+
+
+def test_figures_of_other_pairs_are_refused(lab, tmp_path):
+    s = replace(lab, workspace=tmp_path)
+    shutil.copytree(lab.workspace / 'corpora/smoke', tmp_path / 'corpora/smoke')
+    step = smoke_trial(model_trial('WORD', 300, 'laptop')).steps()[0]
+    take(step, s)
+    file = tmp_path / 'corpora/smoke/pairs/part-00000.parquet'
+    pairs = pd.read_parquet(file)
+    shutil.rmtree(tmp_path / 'corpora/smoke')
+    Corpus.create('smoke', s).write_pairs(0, pairs[:100].drop(columns='pair_id'))
+    with pytest.raises(ValueError, match='other pairs than corpus .smoke. holds now; restore the corpus'): take(step, s)
+
+
+def test_ctrl_c_stops_after_a_checkpoint_and_the_command_resumes(lab, tmp_path):
+    shutil.copytree(lab.workspace / 'corpora', tmp_path / 'corpora')
+    command = [sys.executable, '-m', 'paranmt_lab', 'results', 'reproduce', 'paranmt.6', '--scale', 'smoke']
+    where = os.environ | dict(PARANMT_WORKSPACE=str(tmp_path), PARANMT_RESOURCES='/nowhere', PARANMT_WORKERS='1',
+                              PARANMT_DEVICE='cpu')
+    job = subprocess.Popen(command, env=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while job.poll() is None and not list((tmp_path / 'recipes').glob('*.json')): time.sleep(.02)
+    job.send_signal(signal.SIGINT)
+    text = job.communicate(timeout=120)[0]
+    assert job.returncode == 130 and 'the same command resumes' in text, text
+    done = subprocess.run(command, env=where, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and len(list((tmp_path / 'recipes').glob('*.json'))) == 6

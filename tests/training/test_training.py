@@ -219,8 +219,8 @@ def test_a_training_can_be_developed_on_detection(workspace, tmp_path):
     (tmp_path / 'eval/pit2015/dev.tsv').write_text('\n'.join(rows) + '\n')
     run = train(config, s, show=False)
     last = run.metrics().dropna(subset=['development']).iloc[-1]
-    assert last.development_set == 'accuracy, detect-PIT' and 75 <= last.development <= 100
-    assert run_row(run)['score'] == 'accuracy, detect-PIT'
+    assert (last.development_measure, last.development_set) == ('accuracy', 'detect-PIT')
+    assert 75 <= last.development <= 100 and run_row(run)['score'] == 'accuracy on detect-PIT'
     with pytest.raises(ValueError, match='Pearson and accuracy have no common mean'):
         train(alter(config, name='mixed', development='detect-PIT,eval/pit2015/dev.tsv'), s, show=False)
 
