@@ -2246,6 +2246,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes._headline': ( '6_showing/components/outcomes.html#_headline',
                                                                                                 'paranmt_lab/components/outcomes.py'),
+                                                 'paranmt_lab.components.outcomes._on_one_set': ( '6_showing/components/outcomes.html#_on_one_set',
+                                                                                                  'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes._save': ( '6_showing/components/outcomes.html#_save',
                                                                                             'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes._selection_form': ( '6_showing/components/outcomes.html#_selection_form',

@@ -128,6 +128,12 @@ def _with_pairs(table, corpus):
     whole = table.selection.map(sizes).fillna(corpus.rows)
     return table.assign(pairs=pd.concat([whole, table.pairs.astype(float)], axis=1).min(axis=1))
 
+def _on_one_set(table):
+    "The trainings on the development set that most of them have, and how many there are on others."
+    usual = table.value_counts(['set', 'measure']).index[0]
+    is_usual = (table['set'] == usual[0]) & (table.measure == usual[1])
+    return table[is_usual], int((~is_usual).sum())
+
 @page_part
 def trainings(
     corpus:Corpus,          # The corpus
@@ -140,15 +146,15 @@ def trainings(
     if not len(table):
         place.metric('Best development score', 'not available')
         return st.caption('No training of this corpus has a development score yet.')
-    table = _with_pairs(table, corpus)
+    table, others = _on_one_set(_with_pairs(table, corpus))
     best = table.loc[table.development.idxmax()]
     place.metric('Best development score', f'{best.development:.1f}', f'{best.run}, {best.selection}',
                  delta_color='off', delta_arrow='off')
     draw(outcomes(table, counts.pairs).properties(height=240), 'outcomes')
-    names = sorted(filter(None, table['set'].unique()))
-    sets, measure = ', '.join(names) or 'an unknown set', ' or '.join(sorted(table.measure.unique()))
-    st.caption(f'Development scores on {escaped(sets)} ({escaped(measure)} × 100). The dashed line marks the pairs '
-               'kept now.')
+    first = table.iloc[0]
+    left_out = f" {amount(others, 'training')} on other development sets left out." if others else ''
+    st.caption(f"Development scores on {escaped(first['set'] or 'an unknown set')} ({escaped(first.measure)} × 100). "
+               f'The dashed line marks the pairs kept now.{left_out}')
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #c8227444
 def _save(corpus, ranges, name, reason, where):

@@ -288,13 +288,13 @@ def development_figures(
     encoder:Any,  # An encoder, or another system with the ability that the sets need
     s:Settings,   # Where the sets are
     names:str='', # As in `development_sets`
-) -> dict:        # `development`, its `development_measure`, `development_set`, and the score of each of several sets
+) -> dict:        # `development`, `development_measure`, `development_set`, and `development_each`, by set, of several
     "The development score of an encoder."
     sets = development_sets(s, names)
     if not sets: return dict(development=math.nan, development_set='')
     scores = [float(one.score(encoder)) for one in sets]
     title = sets[0].name if len(sets) == 1 else f'mean of {len(sets)} sets: {names}'
-    each = {f'development {one.name}': score for one, score in zip(sets, scores)} if len(sets) > 1 else {}
+    each = dict(development_each={one.name: score for one, score in zip(sets, scores)}) if len(sets) > 1 else {}
     facts = dict(development=sum(scores) / len(scores), development_measure=sets[0].measure, development_set=title)
     return facts | each
 

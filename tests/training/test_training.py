@@ -197,7 +197,8 @@ def test_the_development_score_is_the_mean_over_sets(workspace, tmp_path):
     stops = iter([True])
     assert not train(config, workspace, show=False, stop=lambda: next(stops, False)).finished
     metrics = train(config, workspace, show=False).metrics().dropna(subset=['development'])
-    each = metrics[[f'development {folder}/{name}.tsv' for name in 'ab']]
+    each = pd.DataFrame(metrics.development_each.tolist(), index=metrics.index)
+    assert list(each) == [f'{folder}/{name}.tsv' for name in 'ab']
     assert np.allclose(metrics.development, each.mean(axis='columns')) and each.nunique(axis='columns').eq(2).all()
     assert set(metrics.development_set) == {f'mean of 2 sets: {folder}'}
     both = alter(config, name='listed', development=f'{folder}/a.tsv, {folder}/b.tsv')
