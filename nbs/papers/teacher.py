@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from learning import FILES, pairs_of, write_corpus
+from learning import write_corpus
 from peers import MEANS, data_sets, made, quality
 
 from paranmt_lab.corpora.layout import list_corpora
@@ -30,6 +30,7 @@ from paranmt_lab.evaluation.tasks import development_score
 from paranmt_lab.ground.fields import flat
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
+from paranmt_lab.recipes.sources import PARAPHRASES, paraphrases_of
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
@@ -130,7 +131,7 @@ def choose(s):
 def pairs(s):
     "Pairs of all files, at most two of a sentence, in random order."
     rng = np.random.default_rng(0)
-    every = pd.concat([pairs_of(file, 1, s, rng) for file in FILES]).drop_duplicates(['reference', 'translation'])
+    every = pd.concat([paraphrases_of(file, s, rng, 1) for file in PARAPHRASES]).drop_duplicates(['reference', 'translation'])
     every = every[every.reference.str.lower() != every.translation.str.lower()].sample(frac=1, random_state=0)
     every = every[every.groupby('segment').cumcount() < 2]
     if CORPUS not in list_corpora(s): print(CORPUS, write_corpus(CORPUS, [every[:PAIRS]], s))
