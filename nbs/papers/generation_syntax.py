@@ -22,7 +22,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from generation import BEAM, EXAMPLES, FILE, FILES, MEASURED, SCORE, SCORERS, best, judged, news, others
+from generation import BEAM, EXAMPLES, FILE, FILES, SCORE, SCORERS, TEST_SEGMENTS, best, judged, news, others
 from paranmt_lab.corpora.pairs import segment_of
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
@@ -139,13 +139,13 @@ def matches(asked, inputs, outputs):
 
 
 def held_out_pairs(engine):
-    "At most `MEASURED` pairs of each domain whose references have a template that the network can be asked for."
+    "At most `TEST_SEGMENTS` pairs of each domain whose references have a template that the network can be asked for."
     held = pd.read_parquet(settings().runs / 'syntactic/held-out.parquet').drop_duplicates('source')
     held = held.assign(**{side: engine.real_templates(list(held[of])) for side, of in
                           (('input_template', 'source'), ('template', 'reference'))})
     labels = held.template.str.findall(r'[^\s()]+')
     known = np.array([bool(row) and set(row) <= set(engine.labels.labels) for row in labels])
-    drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(MEASURED).reset_index(drop=True)
+    drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(TEST_SEGMENTS).reset_index(drop=True)
     return drawn, dict(pairs=len(held), without_template=int((~known).sum()))
 
 

@@ -131,7 +131,8 @@ def choose(s):
 def pairs(s):
     "Pairs of all files, at most two of a sentence, in random order."
     rng = np.random.default_rng(0)
-    every = pd.concat([paraphrases_of(file, s, rng, 1) for file in PARAPHRASES]).drop_duplicates(['reference', 'translation'])
+    every = pd.concat([paraphrases_of(file, s, rng, 1) for file in PARAPHRASES])
+    every = every.drop_duplicates(['reference', 'translation'])
     every = every[every.reference.str.lower() != every.translation.str.lower()].sample(frac=1, random_state=0)
     every = every[every.groupby('segment').cumcount() < 2]
     if CORPUS not in list_corpora(s): print(CORPUS, write_corpus(CORPUS, [every[:PAIRS]], s))
