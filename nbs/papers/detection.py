@@ -47,8 +47,8 @@ from paranmt_lab.training.sweep import interval
 FILE = Path(__file__).with_name('detection.json')
 NOISE = 0, .2, .3, .4  # Share of random pairs among the positives, as the paper's 80, 70 and 60 % clean
 POSITIVES = 10_000     # Positive pairs of a training, random ones included; as many random pairs are negatives
-# Most words of a sentence by corpora. The GRU of `opusparcus` has no bound: after 40 steps of 0.001, its states reach
-# 10,000 in sentences of 20 words and the loss NaN by step 69, so it learns from short ones, as subtitles are
+# Most words of a sentence by corpora. The states of the GRU of `opusparcus` have no bound, and on sentences of 20
+# words the loss of a seed becomes NaN (detection.ipynb), so it learns from short ones, as subtitles are
 LONGEST = dict(noise=20, short=10)
 MILLION = 'million'    # Corpus of the available sentences, with repeated ones up to a million
 TARGET = 'okay , you don ’t get it , man .'  # The sentence of Table 4 and Figure 1
