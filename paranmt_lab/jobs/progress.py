@@ -286,8 +286,7 @@ def read_progress(
 # %% ../../nbs/0_ground/jobs/02_progress.ipynb #da2cee04
 RESUMABLE = ('stopped', 'silent', 'failed') # States of a job that can be resumed
 # Where jobs of a workspace report
-PLACES = {'run': 'runs/*/progress.json', 'corpus': 'corpora/*/progress.json', 'model': 'models/*/progress.json',
-          'table': 'recipes/*/progress.json'}
+PLACES = {'run': 'runs/*/progress.json', 'corpus': 'corpora/*/progress.json', 'model': 'models/*/progress.json'}
 
 def describe_progress(
     p:dict, # Of `read_progress`
