@@ -14,23 +14,23 @@ from paranmt_lab.ground.plugins import plugin_notes
 from paranmt_lab.ground.settings import settings
 from paranmt_lab.pages.plugins import PLUGIN_PAGES
 
-# Module, title and icon of each page; the modules are loaded when a page is opened for the first time.
-PAGES = (
-    ('overview', 'Overview', 'dashboard'),
-    ('back_translation', 'Back-translation', 'translate'),
-    ('score_ranges', 'Score ranges', 'bar_chart'),
-    ('filters', 'Filters', 'filter_alt'),
-    ('generate', 'Generate', 'edit_note'),
-    ('lexicon', 'Lexicon', 'dictionary'),
-    ('annotate', 'Annotate', 'rate_review'),
-    ('agreement', 'Agreement', 'handshake'),
-    ('training', 'Training', 'show_chart'),
-    ('negatives', 'Mega-batch negatives', 'contrast'),
-    ('embedding_map', 'Embedding map', 'scatter_plot'),
-    ('neighbours', 'Neighbours', 'join_inner'),
-    ('compare', 'Compare', 'compare_arrows'),
-    ('results', 'Results', 'leaderboard'),
-)
+# Section to its pages: module, title and icon. The modules are loaded when a page is opened for the first time.
+SECTIONS = {
+    'Pairs': (('overview', 'Overview', 'dashboard'),
+              ('back_translation', 'Back-translation', 'translate'),
+              ('score_ranges', 'Score ranges', 'bar_chart'),
+              ('filters', 'Filters', 'filter_alt')),
+    'People': (('annotate', 'Annotate', 'rate_review'),
+               ('agreement', 'Agreement', 'handshake')),
+    'Encoders': (('training', 'Training', 'show_chart'),
+                 ('negatives', 'Mega-batch negatives', 'contrast'),
+                 ('embedding_map', 'Embedding map', 'scatter_plot'),
+                 ('results', 'Results', 'leaderboard'),
+                 ('compare', 'Compare', 'compare_arrows')),
+    'Words and text': (('generate', 'Generate', 'edit_note'),
+                       ('lexicon', 'Lexicon', 'dictionary'),
+                       ('neighbours', 'Neighbours', 'join_inner')),
+}
 # Addresses that lead to a page as well: its own beside the front page, and those that it had before.
 OLDER = {'overview': 'overview', 'sts-results': 'results'}
 
@@ -42,16 +42,19 @@ def view(module, title, icon, address=None, **options):
 
 
 with show_errors():
-    known = {module: (module, title, icon) for module, title, icon in PAGES}
     front = 'overview' if access.researcher(settings()) else 'annotate'
-    shown = known if front == 'overview' else {front: known[front]}
-    older = {address: module for address, module in {**OLDER, front: front}.items() if module in shown}
-    pages = [view(*known[module], None if module == front else module.replace('_', '-')) for module in shown]
-    if front == 'overview':
-        pages += [st.Page(page.draw, title=page.title, icon=f':material/{page.icon}:', url_path=address)
-                  for address, page in PLUGIN_PAGES.items()]
-    pages += [view(*known[module], address, visibility='hidden') for address, module in older.items()]
-    page = st.navigation(pages, expanded=True)  # every page is seen: more than ten are otherwise folded
+    sections = SECTIONS if front == 'overview' else {'': [page for page in SECTIONS['People'] if page[0] == front]}
+    known = {page[0]: page for pages in sections.values() for page in pages}
+    menu = {section: [view(*page, None if page[0] == front else page[0].replace('_', '-')) for page in pages]
+            for section, pages in sections.items()}
+    if front == 'overview' and PLUGIN_PAGES:
+        menu['Plugins'] = [st.Page(page.draw, title=page.title, icon=f':material/{page.icon}:', url_path=address)
+                           for address, page in PLUGIN_PAGES.items()]
+    older = {address: module for address, module in {**OLDER, front: front}.items() if module in known}
+    hidden = [view(*known[module], address, visibility='hidden') for address, module in older.items()]
+    menu[list(menu)[0]] += hidden
+    pages = [page for section in menu.values() for page in section]
+    page = st.navigation(menu, expanded=True)  # every page is seen: more than ten are otherwise folded
     know_pages(pages)
     one_back_for_one_step()
     access.show_account()

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'purpose', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'source_line',
-           'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv', 'parquet_bytes',
-           'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of', 'save_rows',
-           'pair_table']
+           'page_part', 'page_view', 'header', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'source_line',
+           'show_sources', 'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv',
+           'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of',
+           'save_rows', 'pair_table']
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #7a6d5ebf
 import re
@@ -39,7 +39,7 @@ from ..corpora.state import state_of
 from ..encoders.protocol import Encoder
 from ..filters.table import MEASURES, known_measure
 from ..ground.models import open_model
-from ..ground.settings import Settings, safe_name, settings
+from ..ground.settings import Settings, asset, safe_name, settings
 from ..ground.wording import ESCAPES, amount, visible
 from ..jobs.progress import read_progress
 from ..jobs.provenance import commit, fingerprint
@@ -309,15 +309,19 @@ def page_view(
     return framed
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #f069ab3b
-def purpose(
-    sentence:str, # Purpose of the page, in one sentence
+def header(
+    title:str,    # Title of the page
+    sentence:str, # Its purpose, in one sentence
     how:str='',   # How to read it, as Markdown; empty: nothing to explain
 ):
-    "The sentence under a page's title, and a guide that opens on demand."
-    left, right = st.columns([5, 1.4], vertical_alignment='center')
-    left.markdown(sentence)
-    if not how: return
-    with right.popover('How to read this', icon=':material/help:', width='stretch'): st.markdown(how.strip())
+    "Title and purpose of a page; what its figures come from and how to read them open on demand."
+    st.html(f'<style>{asset("app.css")}</style>')
+    with st.container(key='page_header', horizontal=True, vertical_alignment='center', gap='small'):
+        st.title(title, anchor=False, width='stretch')
+        _book()['sources'] = st.popover('Sources', icon=':material/info:', type='tertiary')
+        if how:
+            with st.popover('How to read this', icon=':material/help:', type='tertiary'): st.markdown(how.strip())
+    st.markdown(sentence)
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #36871b77
 def choose(
@@ -374,6 +378,15 @@ def source_line(
                for run in runs]
     line = [*parts.items(), *history, *facts.items(), ('app', f'commit {_commit()}')]
     return ' · '.join(f'{k} **{escaped(v)}**' for k, v in line)
+
+def show_sources(
+    corpus:Corpus|None=None, # As for `source_line`
+    *runs:Run,               # As for `source_line`
+    **facts:Any,             # As for `source_line`
+):
+    "Put into the header of the page where its figures come from."
+    lines = source_line(corpus, *runs, **facts).replace(' · ', '\n\n')
+    _book()['sources'].markdown(lines)
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #b6248754
 @st.cache_data(ttl=60, max_entries=1, show_spinner=False)
@@ -490,7 +503,8 @@ def _chart_files(chart):
 def _menu(key, files, command, title='Save, or see the command'):
     "A menu that saves a figure or a table; its content is made when it opens."
     if not command and files is dict: return
-    menu = st.popover(title, icon=':material/download:', type='tertiary', key=f'{key}_menu', on_change='rerun')
+    menu = st.popover(title, icon=':material/more_vert:', type='tertiary', key=f'{key}_menu', on_change='rerun',
+                      help=title)
     if not menu.open: return
     with menu, st.container(horizontal=True):
         for kind, (make, mime) in files().items():
@@ -546,11 +560,12 @@ def show_table(
     command:str='',              # Command that makes the table; empty: that of `made_by`
     **options:Any,               # Further options of `st.dataframe`
 ) -> Any:
-    "Show a table, and below it a menu that saves it; returns what the reader selected."
+    "Show a table and, as an icon at its right, a menu that saves it; returns what the reader selected."
     rows = frame if view is None else view
     options = dict(hide_index=True) | options | dict(column_config=headed(rows, options.get('column_config')))
-    event = st.dataframe(rows, key=key, **options)
-    _menu(key, partial(_table_files, frame), command or _book()['made'])
+    with st.container(key=f'{key}_table'):
+        event = st.dataframe(rows, key=key, **options)
+        _menu(key, partial(_table_files, frame), command or _book()['made'])
     return event
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #163db4f2
@@ -561,9 +576,10 @@ def draw(
     command:str='',          # Command that makes the figure; empty: that of `made_by`
     **options:Any,           # Further options of `st.altair_chart`
 ) -> Any:
-    "Show a chart, and below it a menu that saves it; returns what the reader selected."
-    event = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
-    _menu(key, partial(_chart_files, chart), command or _book()['made'])
+    "Show a chart and, as an icon in its corner, a menu that saves it; returns what the reader selected."
+    with st.container(key=f'{key}_figure'):
+        event = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+        _menu(key, partial(_chart_files, chart), command or _book()['made'])
     return event
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #4058ad4d

@@ -20,6 +20,7 @@ from ..annotation.views import answers_by_person, on_lease, progress
 from ..components.access import log_or_stop, signed_in
 from paranmt_lab.components.parts import (
     choose,
+    header,
     in_address,
     made_by,
     nothing_yet,
@@ -27,9 +28,8 @@ from paranmt_lab.components.parts import (
     open_corpus,
     page_part,
     page_view,
-    purpose,
+    show_sources,
     show_table,
-    source_line,
     warn_of_problems,
 )
 from ..ground.settings import settings
@@ -129,8 +129,8 @@ HOW = '''
 def page():
     "The page of agreement."
     s = settings()
-    st.title('Agreement')
-    purpose('Shows how well raters agree, where they disagree, and what their labels say about each stratum.', HOW)
+    header('Agreement',
+           'Shows how well raters agree, where they disagree, and what their labels say about each stratum.', HOW)
     log = log_or_stop(s)
     plan = _campaign(log, s)
     in_address('scale', 'strength', one_of(list(SCALES), 'scale'))
@@ -139,7 +139,7 @@ def page():
     event = last_event(log, plan.name)
     origin = f'of {plan.corpus}' if plan.corpus else 'imported'
     made_by(f'paranmt annotate status {shlex.quote(plan.name)}')
-    st.caption(source_line(campaign=plan.name, pairs=origin, raters=plan.overlap, event=event))
+    show_sources(campaign=plan.name, pairs=origin, raters=plan.overlap, event=event)
     _progress(log, plan.name)
     view = st.segmented_control('View', list(VIEWS), key='view', required=True, label_visibility='collapsed')
     who = signed_in(must=view != 'in dispute') if view in PERSONAL else ''

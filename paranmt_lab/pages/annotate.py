@@ -29,6 +29,7 @@ from paranmt_lab.components.parts import (
     choose,
     columns_of,
     escaped,
+    header,
     in_address,
     legible,
     measured_first,
@@ -36,9 +37,8 @@ from paranmt_lab.components.parts import (
     page_part,
     page_view,
     plain,
-    purpose,
+    show_sources,
     show_table,
-    source_line,
     to_minute,
 )
 from ..components.rating import Desk, card_data
@@ -304,8 +304,7 @@ HOW = '''
 def page():
     "The page where people rate."
     s = settings()
-    st.title('Annotate')
-    purpose('Collects ratings of paraphrase strength and fluency, one pair at a time.', HOW)
+    header('Annotate', 'Collects ratings of paraphrase strength and fluency, one pair at a time.', HOW)
     log = log_or_stop(s)
     who, names = signed_in(), list_campaigns(log).campaign.tolist()[::-1]
     may_draw = researcher(s)
@@ -315,7 +314,7 @@ def page():
         _remember_list()
         if _admitted(log, plan, who): _rate(s.annotations, name, who, plan.guidelines)
         origin = f'of {plan.corpus}' if plan.corpus else 'imported'
-        st.caption(source_line(campaign=name, pairs=origin, raters=plan.overlap))
+        show_sources(campaign=name, pairs=origin, raters=plan.overlap)
     elif not may_draw: st.info('There are no pairs to rate yet.', icon=':material/inbox:')
     if not may_draw: return
     if names: show_campaign(log, plan, who)

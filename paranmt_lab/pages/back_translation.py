@@ -21,6 +21,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     made_by,
@@ -32,9 +33,8 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
+    show_sources,
     show_table,
-    source_line,
     warn_of_problems,
 )
 from ..corpora.layout import list_corpora
@@ -323,8 +323,7 @@ VIEWS = ('A corpus', 'Two engines', 'A sentence of your own')
 def page() -> None:
     "The page of back-translation."
     s = settings()
-    st.title('Back-translation')
-    purpose('Shows the hypotheses of the translation model for each source sentence, and '
+    header('Back-translation', 'Shows the hypotheses of the translation model for each source sentence, and '
             'translates sentences of your own.', HOW)
     running = work_at_hand(s.corpora, 'No translation is running now.')
     in_address('view', VIEWS[0], one_of(VIEWS, 'view'))
@@ -335,7 +334,7 @@ def page() -> None:
     if not manifests: nothing_yet('No corpus of this workspace was back-translated yet.', 'make demo')
     corpus = Corpus.open(choose('Corpus', list(manifests), 'corpus'), s)
     warn_of_problems(corpus)
-    st.caption(source_line(corpus))
+    show_sources(corpus)
     made_by(corpus_commands(corpus))
     if view == VIEWS[1]: return two_engines(corpus, manifests, s)
     show_table(pd.DataFrame([job_facts(manifests[corpus.name])]).map(legible), 'job_facts')

@@ -46,6 +46,7 @@ from paranmt_lab.components.parts import (
     draw,
     escaped,
     headed,
+    header,
     in_address,
     load_encoder,
     made_by,
@@ -55,8 +56,8 @@ from paranmt_lab.components.parts import (
     open_corpus,
     page_part,
     page_view,
-    purpose,
     save_rows,
+    show_sources,
     show_table,
     soon,
     source_line,
@@ -227,7 +228,7 @@ def _runs(s):
     names = [run.name for run in sorted(list_runs(s.runs), key=lambda run: not (run.folder / 'encoder').is_dir())]
     if len(names) < 2: nothing_yet('A comparison needs two runs.', 'paranmt train --help')
     runs = [Run.open(s.runs, name) for name in _two(names, 'run', 'run')]
-    st.caption(source_line(None, *runs))
+    show_sources(None, *runs)
     made_by(shlex.join(['paranmt', 'results', 'compare', *(run.name for run in runs)]))
     _settings(*(run.config for run in runs))
     st.subheader('Results, first less second')
@@ -331,8 +332,7 @@ HOW = '''
 def page():
     "The page that compares."
     s = settings()
-    st.title('Compare')
-    purpose('Shows how two runs, corpora or selections differ: in settings, figures and pairs.', HOW)
+    header('Compare', 'Shows how two runs, corpora or selections differ: in settings, figures and pairs.', HOW)
     in_address('kind', 'runs', one_of(list(KINDS), 'kind'))
     kind = st.segmented_control('Compare two', list(KINDS), key='kind', required=True)
     KINDS[kind](s)

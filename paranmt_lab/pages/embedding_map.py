@@ -27,6 +27,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     load_encoder,
@@ -38,9 +39,8 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
+    show_sources,
     soon,
-    source_line,
 )
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #00d9de82
@@ -421,8 +421,8 @@ HOW = '''
 def page() -> None:
     "The page of the embedding map."
     s = settings()
-    st.title('Embedding map')
-    purpose('Shows the sentences of a corpus as points, near to the sentences that an encoder finds similar.', HOW)
+    header('Embedding map',
+           'Shows the sentences of a corpus as points, near to the sentences that an encoder finds similar.', HOW)
     corpus = choose_corpus(s)
     at_hand = list(models_at_hand(s, 'Encoder'))
     if not at_hand: nothing_yet('There is no encoder in this workspace.', 'paranmt train --help')
@@ -431,7 +431,7 @@ def page() -> None:
     limit = _limit(corpus)
     text, edges, lines, clusters = _marks(sides)
     stamps = [identity_of(encoder, s)['checksum'] for encoder in encoders]
-    st.caption(source_line(corpus, encoder=', '.join(f'{e}, {k}' for e, k in zip(encoders, stamps)), seed=seed))
+    show_sources(corpus, encoder=', '.join(f'{e}, {k}' for e, k in zip(encoders, stamps)), seed=seed)
     maps = [(str(corpus.folder), encoder, stamp, n, seed, sides) for encoder, stamp in zip(encoders, stamps)]
     for map_key in maps:
         if not has_map(corpus, map_key[2], n, seed, sides): return offer_map(min(n, corpus.rows), map_key)

@@ -39,6 +39,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     nothing_yet,
     number,
@@ -46,9 +47,8 @@ from paranmt_lab.components.parts import (
     open_corpus,
     page_part,
     page_view,
-    purpose,
+    show_sources,
     some_of,
-    source_line,
 )
 from ..filters.scoring import score_columns
 from ..filters.table import encoder_first, known_measure
@@ -272,13 +272,12 @@ HOW = '''
 def page() -> None:
     "The page of filters."
     s = settings()
-    st.title('Filters')
-    purpose('Shows which pairs several thresholds keep, and which pairs each of them removes alone.', HOW)
+    header('Filters', 'Shows which pairs several thresholds keep, and which pairs each of them removes alone.', HOW)
     corpus = choose_corpus(s)
     state = corpus_state(corpus)
     every = score_columns(corpus)
     pairs = choose_rows(corpus)
-    st.caption(source_line(corpus, **filter_words(pairs)))
+    show_sources(corpus, **filter_words(pairs))
     if not corpus.rows: nothing_yet(f'**{escaped(corpus.name)}** has no pairs yet.', 'paranmt import NAME FILE')
     if not every: nothing_yet(no_measure(corpus), f'paranmt score {corpus.name}')
     in_address('show', _default_measures(every), some_of(every, 'measure', MOST))

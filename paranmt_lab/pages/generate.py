@@ -19,6 +19,7 @@ from paranmt_lab.components.parts import (
     choose,
     draw,
     escaped,
+    header,
     in_address,
     load_encoder,
     nothing_yet,
@@ -28,7 +29,6 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
 )
 from ..engines.protocol import Attentive, Decoding, model_language
 from ..generation.request import Request, pair_ids, paraphrases, request_command, save_pairs
@@ -247,8 +247,7 @@ def _all(request, stamp, rows):
 def page():
     "The page of generators."
     s = settings()
-    st.title('Generate')
-    purpose('Rewrites a sentence with a trained generator, and marks what was changed.', HOW)
+    header('Generate', 'Rewrites a sentence with a trained generator, and marks what was changed.', HOW)
     if not (names := generators(s)):
         nothing_yet('There is no generator of paraphrases in this workspace.',
                     'paranmt model train generator CORPUS canonicaliser')

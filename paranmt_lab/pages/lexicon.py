@@ -18,6 +18,7 @@ from paranmt_lab.components.parts import (
     choose,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     made_by,
@@ -28,8 +29,7 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
-    source_line,
+    show_sources,
 )
 from ..corpora.layout import list_corpora
 from ..corpora.query import Corpus
@@ -166,16 +166,16 @@ HOW = '''
 def page():
     "The page of lexicons."
     s = settings()
-    st.title('Lexicon')
-    purpose('Shows paraphrases of words, counted from the pairs of a corpus, and the sentences behind them.', HOW)
+    header('Lexicon',
+           'Shows paraphrases of words, counted from the pairs of a corpus, and the sentences behind them.', HOW)
     name = choose('Lexicon', _lexicons(s), 'lexicon', 'lexicon', 'There is no lexicon in this workspace yet.',
                   'paranmt corpus lexicon CORPUS NAME')
     stamp = (s.models / name.partition(':')[2] / 'lexicon.json').stat().st_mtime_ns
     lexicon = _opened(name, stamp)
     counts, request = lexicon.facts['counts'], lexicon.facts['request']
-    st.caption(source_line(lexicon=lexicon.folder.name, **{'counted in': request['corpus']},
-                           meetings=f"one a {request.get('unit', 'pair')}",
-                           pairs=f"{counts['kept']:,} of {counts['read']:,}", checksum=lexicon.facts['content']))
+    show_sources(lexicon=lexicon.folder.name, **{'counted in': request['corpus']},
+                 meetings=f"one a {request.get('unit', 'pair')}",
+                 pairs=f"{counts['kept']:,} of {counts['read']:,}", checksum=lexicon.facts['content'])
     in_address('word', _default_word(lexicon, lexicon.identity['checksum']), plain)
     in_address('by', 'adjusted', one_of(list(SCORES), 'score'))
     in_address('least', LEAST_SHOWN, number('least', 1))

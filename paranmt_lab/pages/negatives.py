@@ -24,6 +24,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     load_encoder,
@@ -34,10 +35,9 @@ from paranmt_lab.components.parts import (
     open_corpus,
     page_view,
     pair_table,
-    purpose,
     run_command,
+    show_sources,
     show_table,
-    source_line,
     stop_with,
     warn_of_problems,
 )
@@ -465,9 +465,9 @@ HOW = '''
 def page():
     "The page of mega-batch negatives."
     s = settings()
-    st.title('Mega-batch negatives')
-    purpose('Shows which negative a sentence gets from mega-batches of different sizes, and how often it is false.',
-            HOW)
+    header('Mega-batch negatives',
+           'Shows which negative a sentence gets from mega-batches of different sizes, and how often it is false.',
+           HOW)
     names = [run.name for run in list_runs(s.runs) if 'megabatch' in run.config]
     none = 'No encoder has been trained in this workspace yet.'
     run = Run.open(s.runs, choose('Run', names, 'run', 'run', none, 'paranmt train --help'))
@@ -478,7 +478,7 @@ def page():
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
     made_by(run_command(run))
-    st.caption(source_line(corpus, run))
+    show_sources(corpus, run)
     view = choose('Negatives', VIEWS, 'view', 'view',
                   help='Computed now with the encoder as it is, or recorded by the run while it trained')
     if view == 'recorded': _recorded(s, run)

@@ -18,6 +18,7 @@ from paranmt_lab.components.parts import (
     choose_corpus,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     load_encoder,
@@ -30,9 +31,8 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
+    show_sources,
     soon,
-    source_line,
 )
 from ..ground.models import identity_of, models_at_hand
 from ..ground.settings import settings
@@ -137,13 +137,13 @@ HOW = '''
 def page() -> None:
     "The page of neighbours."
     s = settings()
-    st.title('Neighbours')
-    purpose('Shows the sentences of a corpus that are most similar to a given sentence, under two encoders.', HOW)
+    header('Neighbours',
+           'Shows the sentences of a corpus that are most similar to a given sentence, under two encoders.', HOW)
     corpus = choose_corpus(s)
     at_hand = list(models_at_hand(s, 'Encoder'))
     if not at_hand: nothing_yet('There is no encoder in this workspace.', 'paranmt train --help')
     encoders, column, k = _choices(corpus, at_hand)
-    st.caption(source_line(corpus, encoders=', '.join(f"{e} {identity_of(e, s)['checksum']}" for e in encoders)))
+    show_sources(corpus, encoders=', '.join(f"{e} {identity_of(e, s)['checksum']}" for e in encoders))
     in_address('sentence', _first_sentence(corpus, column), plain)
     sentence = st.text_input('Sentence', key='sentence', max_chars=2000)
     if not sentence.strip(): return st.info('Type a sentence to show its neighbours.')

@@ -23,6 +23,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     legible,
     made_by,
@@ -31,10 +32,9 @@ from paranmt_lab.components.parts import (
     open_corpus,
     page_part,
     page_view,
-    purpose,
     run_command,
+    show_sources,
     show_table,
-    source_line,
     to_minute,
     warn_of_problems,
 )
@@ -281,7 +281,7 @@ def _corpus_details(s, name):
     st.markdown(f'#### How {escaped(name)} was made')
     corpus = open_corpus(str(s.corpora / name))
     warn_of_problems(corpus)
-    st.caption(source_line(corpus))
+    show_sources(corpus)
     made_by(corpus_commands(corpus))
     views = {'Stages': _stage_tab, 'Domains': _domain_tab, 'Measures': _measure_tab,
              'Selections': _selection_tab, 'Rejects': _reject_tab}
@@ -295,7 +295,7 @@ def _run_details(s, name):
     st.markdown(f'#### How {escaped(name)} was trained')
     run = Run.open(s.runs, name)
     made_by(run_command(run))
-    st.caption(source_line(None, run, date=to_minute((run.finished or {}).get('date', 'not finished'))))
+    show_sources(None, run, date=to_minute((run.finished or {}).get('date', 'not finished')))
     left, right = st.columns([3, 2], gap='large')
     metrics = run.metrics()
     with left:
@@ -367,9 +367,8 @@ HOW = '''
 def page():
     "The first page of the app."
     s = settings()
-    st.title('Overview')
-    purpose('Shows everything that this workspace holds, how it was made, and the next step.', HOW)
-    st.caption(f'Workspace **{escaped(s.workspace)}** · {source_line()}')
+    header('Overview', 'Shows everything that this workspace holds, how it was made, and the next step.', HOW)
+    show_sources(workspace=s.workspace)
     corpus_table, run_table = _tables(str(s.workspace), _stamp(s))
     if not len(corpus_table) and not len(run_table) and jobs(s).empty: nothing_yet(EMPTY, 'make demo')
     pairs = int(corpus_table.get('pairs', pd.Series(dtype=float)).sum())

@@ -22,6 +22,7 @@ from ..components.pair_list import choose_view, show_pairs
 from paranmt_lab.components.parts import (
     draw,
     escaped,
+    header,
     in_address,
     legible,
     load_encoder,
@@ -30,10 +31,9 @@ from paranmt_lab.components.parts import (
     one_of,
     page_part,
     page_view,
-    purpose,
+    show_sources,
     show_table,
     some_of,
-    source_line,
     to_minute,
     tsv,
 )
@@ -425,8 +425,7 @@ HOW = '''
 def page() -> None:
     "The page of results."
     s = settings()
-    st.title('Results')
-    purpose("Shows how systems score on the STS tasks, beside the paper's rows.", HOW)
+    header('Results', "Shows how systems score on the STS tasks, beside the paper's rows.", HOW)
     in_address('view', VIEWS[0], one_of(VIEWS, 'view'))
     view = st.segmented_control('View', VIEWS, key='view', required=True, label_visibility='collapsed')
     if view == 'Pairs': return show_grades(s)
@@ -439,7 +438,7 @@ def page() -> None:
     origins: dict[str, Any] = {name: f'{to_minute(r.date.iloc[0])}, commit {r.commit.iloc[0]}'
                                for name, r in results.items()}
     made_by('\n'.join(shlex.join(['paranmt', 'evaluate', name]) for name in results))
-    st.caption(source_line(**origins))
+    show_sources(**origins)
     if not results: nothing_yet('Choose at least one system in the sidebar.', 'paranmt evaluate --help')
     if text := _badges(list(results), s): st.markdown(text)
     if view == 'Map': _map(results)

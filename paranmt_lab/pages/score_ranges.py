@@ -31,6 +31,7 @@ from paranmt_lab.components.parts import (
     corpus_state,
     draw,
     escaped,
+    header,
     in_address,
     nothing_yet,
     number,
@@ -40,10 +41,9 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
-    purpose,
     save_rows,
+    show_sources,
     show_table,
-    source_line,
 )
 from ..corpora.query import Corpus
 from ..filters.scoring import score_columns
@@ -328,13 +328,12 @@ HOW = '''
 def page():
     "The page of score ranges."
     s = settings()
-    st.title('Score ranges')
-    purpose('Shows how many pairs lie in each range of a score, and the pairs themselves.', HOW)
+    header('Score ranges', 'Shows how many pairs lie in each range of a score, and the pairs themselves.', HOW)
     corpus = choose_corpus(s)
     state = corpus_state(corpus)
     measures = encoder_first(score_columns(corpus))
     pairs = choose_pairs(measures, corpus)
-    st.caption(source_line(corpus, **filter_words(pairs)))
+    show_sources(corpus, **filter_words(pairs))
     if not measures: nothing_yet(no_measure(corpus), f'paranmt score {corpus.name}')
     if scores := [m for m in measures if takes_model(m, 'encoder')]:
         score = choose('Paraphrase score', scores, 'score', 'score', help='The encoder is in brackets',

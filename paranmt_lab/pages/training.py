@@ -23,6 +23,7 @@ from ..components.links import work_at_hand
 from paranmt_lab.components.parts import (
     draw,
     escaped,
+    header,
     in_address,
     legible,
     made_by,
@@ -31,11 +32,10 @@ from paranmt_lab.components.parts import (
     one_of,
     page_part,
     page_view,
-    purpose,
     run_command,
+    show_sources,
     show_table,
     some_of,
-    source_line,
     to_minute,
     tsv,
 )
@@ -413,12 +413,11 @@ HOW = '''
 def page() -> None:
     "The page of trainings."
     s = settings()
-    st.title('Training')
-    purpose('Shows how the loss, the development score and the speed of runs change while they train.', HOW)
+    header('Training', 'Shows how the loss, the development score and the speed of runs change while they train.', HOW)
     runs = {run.name: run for run in runs_with_metrics(s.runs)}
     if not runs: nothing_yet('No run of this workspace has logged anything yet.', 'paranmt train --help')
     names, view = _controls(list(runs.values()))
-    st.caption(source_line())
+    show_sources()
     _complaints(s.runs)
     working = work_at_hand(s.runs, 'No run is at work now.')
     made_by('\n'.join(filter(None, (run_command(runs[name]) for name in names))))
