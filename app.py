@@ -18,8 +18,7 @@ from paranmt_lab.pages.plugins import PLUGIN_PAGES
 SECTIONS = {
     'Pairs': (('overview', 'Overview', 'dashboard'),
               ('back_translation', 'Back-translation', 'translate'),
-              ('score_ranges', 'Score ranges', 'bar_chart'),
-              ('filters', 'Filters', 'filter_alt')),
+              ('pairs', 'Pairs', 'filter_alt')),
     'People': (('annotate', 'Annotate', 'rate_review'),
                ('agreement', 'Agreement', 'handshake')),
     'Encoders': (('training', 'Training', 'show_chart'),
@@ -32,7 +31,7 @@ SECTIONS = {
                        ('neighbours', 'Neighbours', 'join_inner')),
 }
 # Addresses that lead to a page as well: its own beside the front page, and those that it had before.
-OLDER = {'overview': 'overview', 'sts-results': 'results'}
+OLDER = {'overview': 'overview', 'sts-results': 'results', 'score-ranges': 'pairs', 'filters': 'pairs'}
 
 
 def view(module, title, icon, address=None, **options):

@@ -25,14 +25,13 @@ from test_app import CHROMIUM, PATIENCE, Page
 
 # File in nbs/tutorials/images to the page that it shows, its address and the keys that are pressed there.
 SHOWN = {
-    'app-score-ranges.png': ('score-ranges', {}, ''),
-    'app-filters.png': ('filters', {}, ''),
+    'app-pairs.png': ('pairs', {}, ''),
     'app-training.png': ('training', {}, ''),
     'rating_card.png': ('annotate', dict(campaign='ratings', annotator='ada'), '2v'),
 }
 # The other pictures of nbs/tutorials/images and the programs that draw them.
 DRAWN = {'peers.svg': 'nbs/papers/peers.py', 'packages.svg': 'docs/packages.py'}
-EVERY = ('', 'back-translation', 'score-ranges', 'filters', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
+EVERY = ('', 'back-translation', 'pairs', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
          'negatives', 'embedding-map', 'neighbours', 'generate', 'results')
 
 # The overview tells where the workspace is; a picture does not show the folder of the person who took it

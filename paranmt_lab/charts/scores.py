@@ -16,31 +16,18 @@ from .base import COLOURS, OTHERS, OURS, PAPER, RAMP, coloured, legend_above, le
 BIN_TIP = [alt.Tooltip('low:Q', format='.3f', title='above'), alt.Tooltip('high:Q', format='.3f', title='up to'),
            alt.Tooltip('pairs:Q', format=',')]
 
-def _band(bins, bounds):
-    "A band over the chosen range; no row where none is chosen."
-    low = bins.low.min() if bounds[0] is None else bounds[0]
-    high = bins.high.max() if bounds[1] is None else bounds[1]
-    ends = pd.DataFrame([{'low': low, 'high': high}])
-    if bounds == (None, None): ends = ends[:0]
-    return alt.Chart(ends).mark_rect(color=COLOURS[1], opacity=0.15).encode(x='low:Q', x2='high:Q')
-
 # %% ../../nbs/6_showing/charts/02_scores.ipynb #b7bbda03
 def histogram(
     bins:pd.DataFrame,        # One row a bin: `low`, `high`, `pairs`
     measure:str='value',      # What the horizontal axis is called
     cuts:tuple[float,...]=(), # Places of dashed lines
-    brush:bool=False,         # Whether a range can be dragged out (selection `range`)
-    bounds:tuple[float|None, float|None]=(None, None), # Bounds of a range to lay a band over; None is no bound
 ) -> alt.LayerChart:          # The chart
     "Bars of pairs by value of a measure."
     bars = alt.Chart(bins).mark_bar(color=OURS, binSpacing=1).encode(
         x=alt.X('low:Q', bin='binned', title=measure), x2='high:Q', y=alt.Y('pairs:Q', title='pairs'), tooltip=BIN_TIP)
-    if brush:
-        mark = alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.2)
-        bars = bars.add_params(alt.selection_interval(name='range', encodings=['x'], mark=mark))
     borders = pd.DataFrame({'cut': list(cuts)}, dtype=float)
     lines = alt.Chart(borders).mark_rule(strokeDash=[4, 3], color=PAPER).encode(x='cut:Q')
-    return alt.layer(bars, lines, _band(bins, bounds))
+    return alt.layer(bars, lines)
 
 # %% ../../nbs/6_showing/charts/02_scores.ipynb #8aa72b32
 def _by_source(frame):
@@ -183,19 +170,25 @@ _SIDES = {'kept': OURS, 'removed by this range alone': '#b9d3e8'}
 
 def filter_histogram(
     bins:pd.DataFrame, # One row a bin: low, high, every (all pairs), pairs (kept by the other ranges), side
-    measure:str,       # Title of the axis
+    measure:str,       # Title of the axis; empty: none
+    brush:bool=False,  # Whether a range can be dragged out (selection `range`)
 ) -> alt.LayerChart:   # The chart
     "Pairs by a measure: kept, removed by its range alone, and the shape of all pairs."
-    x = alt.X('low:Q', bin='binned', title=measure, scale=alt.Scale(nice=False))
+    x = alt.X('low:Q', bin='binned', title=measure or None, scale=alt.Scale(nice=False),
+              axis=alt.Axis(format='.4~r', tickCount=5))
     tip = [alt.Tooltip('low:Q', format='.4~g', title='above'), alt.Tooltip('high:Q', format='.4~g', title='up to'),
            alt.Tooltip('pairs:Q', format=','), alt.Tooltip('every:Q', format=',', title='all pairs'), 'side']
     colour = alt.Color('side:N', legend=None, scale=alt.Scale(domain=list(_SIDES), range=list(_SIDES.values())))
     bars = alt.Chart(bins).mark_bar(binSpacing=0).encode(
         x=x, x2='high:Q', y=alt.Y('pairs:Q', title=None, axis=alt.Axis(format='~s', tickCount=3)), color=colour,
         tooltip=tip)
+    if brush:
+        mark = alt.BrushConfig(fill=COLOURS[1], fillOpacity=0.2)
+        bars = bars.add_params(alt.selection_interval(name='range', encodings=['x'], mark=mark))
     line = alt.Chart(bins).mark_line(interpolate='step-after', color=PAPER, strokeWidth=1, opacity=0.7).encode(
         x='low:Q', y=alt.Y('every:Q', axis=None))
-    return alt.layer(bars, line).resolve_scale(y='independent')
+    chart = alt.layer(bars, line).resolve_scale(y='independent')
+    return chart.properties(padding=dict(left=0, right=4, top=4, bottom=0))
 
 # %% ../../nbs/6_showing/charts/02_scores.ipynb #ef56d090
 def domain_shares(

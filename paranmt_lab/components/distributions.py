@@ -5,11 +5,10 @@
 # %% auto #0
 __all__ = ['SIDES', 'MOST_RANGES', 'TITLES', 'SHAPES', 'PANELS', 'write_filter', 'read_filters', 'positions', 'placed',
            'range_at', 'filter_bins', 'crossfilter', 'counted', 'bounds_words', 'filter_words', 'choose_rows',
-           'choose_pairs', 'show_kept', 'show_distributions', 'filter_choices', 'map_choices']
+           'choose_pairs', 'show_distributions', 'filter_choices', 'map_choices']
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #c6b4747e
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ from paranmt_lab.browsing.distributions import (
     common_bins,
     density,
     group_spreads,
-    identical_pairs,
     range_over,
     spread,
     spread_frame,
@@ -230,38 +228,6 @@ def choose_pairs(
     _range_widgets(corpora, measures, ranges)
     return pairs._replace(ranges=tuple(ranges))
 
-# %% ../../nbs/6_showing/components/08_distributions.ipynb #8449077a
-@st.cache_data(max_entries=64, ttl=3600, show_spinner=False)
-def _identical(folder, state, pairs): return identical_pairs(open_corpus(folder), pairs)
-
-def show_kept(
-    corpus:Corpus,    # Whose pairs
-    state:str,        # Its state
-    pairs:PairFilter, # The pairs of the page
-    place:Any=st,     # Where; the page itself, or a column of it
-):
-    "Pairs that a filter keeps, and the share of identical ones."
-    every, same = corpus.rows, _identical(str(corpus.folder), state, pairs)
-    count = corpus.count(**pairs.question(corpus)) if pairs else every
-    quiet = dict(delta_color='off', delta_arrow='off')
-    left, right = place.columns(2)
-    left.metric('Pairs kept by the filter' if pairs else 'Pairs', f'{count:,}',
-                f'{count / max(every, 1):.1%} of {every:,}' if pairs else None, **quiet)
-    about = 'Both sides are equal but for case, punctuation and space (the measure Identity).'
-    if same is None:
-        right.metric('Identical pairs', 'not counted', f'paranmt score {corpus.name} identity', help=about, **quiet)
-        return
-    blank = f', {same.undefined:,} with a blank side left out' if same.undefined else ''
-    of = same.pairs - same.undefined
-    share = f'{same.share:.2%} of {amount(of, "pair")}{blank}' if of else None
-    right.metric('Identical pairs', f'{same.identical:,}', share, help=about, **quiet)
-    right.button('Read them', key='read_identical', icon=':material/menu_book:', type='tertiary',
-                 disabled=not same.identical, on_click=_read_identical)
-
-def _read_identical():
-    "Choose the identical pairs for the reading list."
-    st.session_state.update(measure='identity', range=(.5, None))
-
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #87d03f11
 SHAPES = ('against another measure', 'by group', 'over another measure')
 PANELS = 12 # Groups that have a panel
@@ -324,7 +290,7 @@ def _density(here, x, y, pairs):
     lack = f' In no cell, since without one of the values: {amount(lost, "pair")}.' if lost else ''
     count = amount(cells.attrs['in_cells'], 'pair')
     st.caption(f'{count}. The outermost cells hold the pairs beyond them.{lack} Drag a '
-               'rectangle to keep its pairs on the whole page, as two ranges in the sidebar; click beside it to take '
+               'rectangle to keep its pairs on the whole page, as two ranges; click beside it to take '
                'them off.')
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #a821c876

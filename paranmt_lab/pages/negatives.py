@@ -229,7 +229,7 @@ def _in_hand(s, run, row, of, other, **where):
         sentences = dict(sentence=row.sentence, partner=row.partner, negative=row.negative)
         flag_button(s, run, of, other, sentences | cosines | where)
         probe = dict(corpus=run.config['corpus'], sentence=row.sentence, encoder=f'run:{run.name}')
-        page_links(('Pair of the probe', 'score-ranges', dict(corpus=run.config['corpus'], pair=of[0])),
+        page_links(('Pair of the probe', 'pairs', dict(corpus=run.config['corpus'], pair=of[0])),
                    ('Neighbours of the probe', 'neighbours', probe), ('Training', 'training', dict(runs=run.name)))
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #62481cd8

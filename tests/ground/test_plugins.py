@@ -110,10 +110,10 @@ def test_the_measure_of_the_example_is_scored_and_shown(example, call, tmp_path)
 from streamlit.testing.v1 import AppTest
 from paranmt_lab import Corpus
 print(Corpus.open('two').frame(['question_marks']).question_marks.tolist())
-at = AppTest.from_string('from paranmt_lab.pages.filters import page\\npage()', default_timeout=120).run()
+at = AppTest.from_string('from paranmt_lab.pages.pairs import page\\npage()', default_timeout=120).run()
 assert not at.exception
-print([slider.label for slider in at.select_slider], [line.value for line in at.caption])''')
-    assert '[1.0, 0.0]' in shown and "['question_marks']" in shown
+print([box.key for box in at.number_input], [line.help for line in at.markdown])''')
+    assert '[1.0, 0.0]' in shown and "'from_question_marks'" in shown
     assert 'question marks on one side alone' in shown.replace('\\', '')
 
 

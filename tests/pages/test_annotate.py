@@ -819,7 +819,7 @@ def signed_in(browser, guarded, provider):
         one.tab.context.close()
 
 
-PAGES = ('overview', 'score-ranges', 'agreement')
+PAGES = ('overview', 'pairs', 'agreement')
 
 
 @pytest.mark.soak

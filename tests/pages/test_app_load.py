@@ -40,7 +40,7 @@ def save_menus(page):
 FILLED = { # Addresses at which a page has most to show
     'annotate': dict(campaign='rated', annotator='cem'), 'agreement': dict(campaign='rated'),
     'embedding-map': dict(corpus='talk-reworded', pairs=1000, sides='both sides', edges='True'),
-    **{name: dict(corpus='talk-reworded') for name in ('score-ranges', 'filters', 'neighbours')}}
+    **{name: dict(corpus='talk-reworded') for name in ('pairs', 'neighbours')}}
 
 
 @pytest.fixture(scope='module')
@@ -82,7 +82,7 @@ def test_every_page_is_drawn(browser, app, campaign, scheme):  # noqa: F811
         page.tab.set_viewport_size({'width': 1440, 'height': 1100})
     assert not page.abroad and not page.dialogs
     page.tab.close()
-    for name in ('overview', 'score-ranges', 'filters', 'training', 'results', 'lexicon', 'neighbours',
+    for name in ('overview', 'pairs', 'training', 'results', 'lexicon', 'neighbours',
                  'embedding-map', 'agreement'):
         assert 'paranmt' in menus[name], f'{name} does not tell its command: {menus[name]!r}'
 
@@ -103,8 +103,8 @@ async def walk(context, address, corpus, until, seed):
     "Click through all pages until a time; returns (page, seconds) of each update."
     tab, taken, chance = await context.new_page(), [], np.random.default_rng(seed)
     tab.set_default_timeout(PATIENCE)
-    await tab.goto(f'{address}/score-ranges?corpus={corpus}')
-    await tab.wait_for_function(QUIET, arg='Score ranges')
+    await tab.goto(f'{address}/pairs?corpus={corpus}')
+    await tab.wait_for_function(QUIET, arg='Pairs')
     links = await tab.locator('[data-testid=stSidebarNavLink]').all_inner_texts()
     names = [text.splitlines()[-1].strip() for text in links]
     assert len(names) == len(EVERY), names
@@ -117,7 +117,7 @@ async def walk(context, address, corpus, until, seed):
             text = await tab.inner_text('[data-testid=stMain]')
             assert not BROKEN.search(text), (name, text[:2000])
             shown = re.search(r'^corpus ([\w-]+), [\d,]+ pairs', text, re.M)
-            if name in ('Score ranges', 'Filters', 'Embedding map', 'Neighbours') and shown:
+            if name in ('Pairs', 'Embedding map', 'Neighbours') and shown:
                 assert shown[1] == corpus, f'{name} shows {shown[1]} to the reader of {corpus}'
             if time.monotonic() > until: break
             await tab.wait_for_timeout(int(chance.integers(200, 1500)))
