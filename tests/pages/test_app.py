@@ -1429,7 +1429,7 @@ def test_a_page_shows_at_once_that_it_is_being_drawn(own_page):
 def test_no_sign_of_work_stays_on_a_page_that_stops(page):
     "*Annotate* ends before its last line, since it needs a name first."
     page.open('annotate').settle()
-    assert page.tab.get_by_text('Who are you?').is_visible()
+    assert page.tab.get_by_text('Practise on 3 pairs first').is_visible()
     assert not page.tab.locator('.paranmt-skeleton').is_visible()
 
 
