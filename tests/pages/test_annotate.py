@@ -219,7 +219,8 @@ def test_a_visitor_practises_without_a_name(workspace, log, rater):
     visitor.shot(SHOTS / 'annotate-practice.png')
     assert events(workspace, name) == [] and address(visitor) == dict(campaign=name)
     main.get_by_role('textbox', name='Your name').fill('eva')
-    visitor.keys('Enter').begin()
+    visitor.keys('Enter').tab.locator('.st-key-admit button').click()
+    visitor.seated()
     assert visitor.item() == 1
 
 
