@@ -212,7 +212,8 @@ def example_marks() -> pd.DataFrame: # item, stratum, reference, translation, st
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #c80b2029
 _EXAMPLE = 'There are no ratings yet. These marks are an example, and not of your campaign.'
 _ABOUT_EXAMPLE = ('Left: one author marked eight pairs of each range of the paraphrase score, once. That is no '
-                  'measurement and has no agreement. Right: a hundred pairs of each range, rated by the people of the paper.')
+                  'measurement and has no agreement. Right: a hundred pairs of each range, rated by '
+                  'the people of the paper.')
 
 def show_example(
     scale:str, # strength or fluency
