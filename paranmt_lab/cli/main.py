@@ -118,6 +118,7 @@ train sample-pairs sample-scorer --selection good --model WORD,TRIGRAM --start p
 score sample-pairs p_strong@parabank p_fluent@parabank
 select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 --exclude-equal \
 --reason "pairs that are strong paraphrases with a probability of 0.8 or more, as the raters of the calibration judge"
+annotate new sample-pairs sample --n 8
 '''
 PROBABILITY_RANGES = ((0., 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.)) # Ranges of the last table
 
@@ -125,7 +126,7 @@ def demo(
     *,
     app_:int=0, # Port on which the app starts in the end; 0: no app
 ):
-    "It imports, back-translates, scores, selects, trains and evaluates."
+    "It imports, back-translates, scores, selects, trains, draws pairs for people to rate, and evaluates."
     from rich.console import Console
 
     from paranmt_lab.cli.measure import show_results

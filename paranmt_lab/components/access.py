@@ -9,7 +9,7 @@ __all__ = ['Seat', 'may_see_all', 'account', 'login_is_on', 'user', 'vouched', '
 # %% ../../nbs/6_showing/components/05_access.ipynb #1417dc60
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlparse
 
 import streamlit as st
@@ -84,17 +84,16 @@ def _is_name(name):
     except (Refused, ValueError): return False
 
 # %% ../../nbs/6_showing/components/05_access.ipynb #6e0594d7
-def _typed_name():
+def _typed_name(place):
     "The name of the address or of the form. The form gives way to the name, so that no key that follows is text."
     name = in_address('annotator', '', plain)
     if _is_name(name):
         st.sidebar.text(f'Your name: {legible(name)}')
         st.sidebar.button('Change name', key='rename', icon=':material/person_edit:', on_click=rename)
         return name
-    with st.sidebar.form('who'):
-        st.text_input('Your name', key='typed_name', max_chars=100,
-                      help='Your ratings are kept under it. '
-                      'The same name on another machine continues at the same place.')
+    with place.form('who', border=False), st.container(horizontal=True, vertical_alignment='bottom', width=420):
+        st.text_input('Your name', key='typed_name', max_chars=100, placeholder='Your name',
+                      label_visibility='collapsed')
         st.form_submit_button('Start', icon=':material/play_arrow:', type='primary', on_click=_start)
     return name
 
@@ -126,11 +125,11 @@ def return_to_address():
     if not is_here: st.stop()
 
 # %% ../../nbs/6_showing/components/05_access.ipynb #569449d5
-def _name():
+def _name(place):
     "Name of the current user; a page that needs it stops until they have signed in."
     now = user()
     if now: return account(now)
-    if now is None: return _typed_name()
+    if now is None: return _typed_name(place)
     st.write('Please sign in to rate.')
     _script('paranmt_keep', _KEEP)(key='keep')
     st.button('Sign in', icon=':material/login:', on_click=st.login, type='primary')
@@ -138,15 +137,16 @@ def _name():
 
 # %% ../../nbs/6_showing/components/05_access.ipynb #a0f0f6d0
 def signed_in(
-    must:bool=True, # Whether the page ends here without an answer
+    must:bool=True, # Whether the page ends here without an answer; else the form is in the sidebar
+    meanwhile:Callable[[], Any]=lambda: None, # Draws below the form while the page waits for a name
 ) -> str:           # Name of the rater; empty where none is given and none is needed
     "Who rates."
-    name = _name()
+    name = _name(st if must else st.sidebar)
     try: return person(name)
     except (Refused, ValueError) as e:
         if not must: return ''
-        question = 'Who are you? Write your name into the field on the left and press Start.'
-        st.info(escaped(e) if name.strip() else question, icon=':material/person:')
+        if name.strip(): st.info(escaped(e), icon=':material/person:')
+        meanwhile()
         return st.stop()
 
 # %% ../../nbs/6_showing/components/05_access.ipynb #5bf3d225

@@ -23,7 +23,6 @@ from paranmt_lab.components.parts import (
     header,
     in_address,
     made_by,
-    nothing_yet,
     one_of,
     open_corpus,
     page_part,
@@ -36,7 +35,15 @@ from ..ground.settings import settings
 from ..ground.wording import amount
 from ..jobs.progress import duration
 from .agreement_items import show_chair, show_disputes, show_next, show_table3
-from .agreement_people import Subject, last_event, printable, show_coefficients, show_raters
+from paranmt_lab.pages.agreement_people import (
+    GOOD,
+    Subject,
+    last_event,
+    printable,
+    show_coefficients,
+    show_example,
+    show_raters,
+)
 
 # %% ../../nbs/6_showing/pages/09_agreement.ipynb #6fba3def
 def progress_line(
@@ -53,12 +60,15 @@ def progress_line(
 
 # %% ../../nbs/6_showing/pages/09_agreement.ipynb #2ffa40bb
 def _progress(log, campaign):
-    "A bar, the people, and the pairs in hand."
+    "A bar of the answers."
     share, text = progress_line(log, campaign)
     now = campaign_state(log, campaign)
     if not now.is_open: text = f'{now.state} · {text}'
-    people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
     st.progress(share, text=text)
+
+def _people(log, campaign):
+    "The people, and the pairs that are reserved for them."
+    people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
     title = f"Raters: {amount(len(people), 'person', 'people')}, {amount(len(leases), 'pair')} reserved"
     with st.expander(title, icon=':material/group:'):
         left, right = st.columns(2)
@@ -108,8 +118,10 @@ def _campaign(log, s):
     "The campaign that the reader chose."
     names = list_campaigns(log).campaign.tolist()[::-1]
     if not names:
-        nothing_yet('There is no campaign yet. Draw one on the page Annotate, or by a command:',
-                    'paranmt annotate new --help')
+        show_example(st.session_state['scale'])
+        st.caption('A command draws a campaign too:')
+        st.code('paranmt annotate new --help', language='bash')
+        st.stop()
     plan = read_campaign(log, choose('Campaign', names, 'campaign', 'campaign'))
     folder = s.corpora / plan.corpus
     if plan.corpus and folder.is_dir(): warn_of_problems(open_corpus(str(folder)))
@@ -117,13 +129,16 @@ def _campaign(log, s):
 
 # %% ../../nbs/6_showing/pages/09_agreement.ipynb #6f814b14
 HOW = '''
-1. Start with a coefficient that corrects for chance, such as alpha. 0 is chance and 1 is full agreement; the common
-   scales, with their sources and limits, are below the table.
+1. Start with a coefficient that corrects for chance, such as alpha. 0 is chance and 1 is full agreement. The figures
+   at the top are of all strata, each weighted by the pairs of the corpus that it represents; without weights every
+   item counts the same. Intervals of 95 % are from 1,000 resamples of the items.
 2. Raw agreement is high whenever one label dominates, so never read it alone.
 3. *raters* shows who rates higher or lower than others, and how well each agrees with gold items and decisions;
    *in dispute* and *decide* settle single pairs.
 4. *table 3* estimates the shares of labels by range of score, as Table 3 of ParaNMT-50M does.
-'''
+5. A campaign without ratings shows an example: 40 pairs of the sample, marked once by an author of this page. They
+   measure nothing.
+''' + GOOD
 
 @page_view
 def page():
@@ -132,9 +147,9 @@ def page():
     header('Agreement',
            'Shows how well raters agree, where they disagree, and what their labels say about each stratum.', HOW)
     log = log_or_stop(s)
-    plan = _campaign(log, s)
     in_address('scale', 'strength', one_of(list(SCALES), 'scale'))
     in_address('view', 'agreement', one_of(list(VIEWS), 'view'))
+    plan = _campaign(log, s)
     scale = st.sidebar.segmented_control('Scale', list(SCALES), key='scale', required=True)
     event = last_event(log, plan.name)
     origin = f'of {plan.corpus}' if plan.corpus else 'imported'
@@ -144,4 +159,5 @@ def page():
     view = st.segmented_control('View', list(VIEWS), key='view', required=True, label_visibility='collapsed')
     who = signed_in(must=view != 'in dispute') if view in PERSONAL else ''
     _view(view, Subject(s, plan, event, scale, who))
+    _people(log, plan.name)
     _exports(log, plan.name)

@@ -51,7 +51,15 @@ from ..components.rating import Chair, dispute_data
 from ..filters.table import encoder_first, takes_model
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount
-from .agreement_people import Subject, first_ratings, keep_outcome, last_event, printable, show_outcome
+from paranmt_lab.pages.agreement_people import (
+    Subject,
+    first_ratings,
+    keep_outcome,
+    last_event,
+    printable,
+    show_example,
+    show_outcome,
+)
 from ..selection import PAPER_RANGES, range_table
 
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #1cc79a8b
@@ -243,7 +251,7 @@ def show_table3(
                               help=_ABOUT_BASE)
     if (result := soon(table3_at, *subject.key, of)) is None: return
     table, labels = result
-    if not table.n.sum(): return st.info('There are no ratings yet.', icon=':material/hourglass:')
+    if not table.n.sum(): return show_example(subject.scale)
     plan = subject.plan
     paper = plan.ranges == PAPER_RANGES and takes_model(plan.measure, 'encoder') and not plan.quantiles
     left, right = st.columns([2, 3], gap='large', vertical_alignment='center')

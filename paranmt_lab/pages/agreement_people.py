@@ -6,24 +6,28 @@
 __all__ = ['TWO', 'GOOD', 'COEFFICIENT_CHOICES', 'MOST', 'EVERYBODY', 'AXES', 'Subject', 'stratum_weights', 'last_event',
            'all_ratings', 'first_ratings', 'remarks', 'show_remarks', 'with_interval', 'marked_cells',
            'coefficient_columns', 'printable', 'keep_outcome', 'show_outcome', 'coefficients', 'pair_coefficients',
-           'show_coefficients', 'rater_names_at', 'confusion_at', 'drift_at', 'consistency_at', 'bias_at', 'gold_at',
-           'thinned', 'usual_block', 'show_raters']
+           'label_counts', 'example_marks', 'show_example', 'show_coefficients', 'rater_names_at', 'confusion_at',
+           'drift_at', 'consistency_at', 'bias_at', 'gold_at', 'thinned', 'usual_block', 'show_raters']
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #a1cfa126
 from dataclasses import dataclass
 from functools import lru_cache
+from io import StringIO
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from ..annotation.agreement import COEFFICIENTS, agreement_table, by_pair, verdict
-from ..annotation.campaigns import Campaign, campaign_strata
+from ..annotation.campaigns import LABELS, Campaign, campaign_strata
 from ..annotation.raters import bias, confusion, consistency, drift, gold_agreement, gold_answers
 from ..annotation.store import EventLog, moment
+from ..annotation.table3 import PAPER_3_LABELS
 from ..annotation.views import label_patterns, ratings
-from ..charts.annotation import agreement_intervals, bias_dots, confusion_square, drift_lines
+from ..charts.annotation import agreement_intervals, bias_dots, confusion_square, drift_lines, label_bars
+from ..charts.base import table_name
 from ..components.access import open_log
+from ..components.links import page_links
 from paranmt_lab.components.parts import (
     choose,
     draw,
@@ -36,7 +40,7 @@ from paranmt_lab.components.parts import (
     some_of,
     soon,
 )
-from ..ground.settings import Settings
+from ..ground.settings import Settings, asset
 from ..ground.wording import amount
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #5dffb32b
@@ -191,6 +195,41 @@ def pair_coefficients(
     "Coefficients by pair of raters."
     return by_pair(first_ratings(url, campaign, event), scale, TWO)
 
+# %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #d0207d4a
+def label_counts(
+    ratings:pd.DataFrame, # stratum and the scale
+    scale:str,            # strength or fluency
+) -> pd.DataFrame:        # stratum, label, n; strata in order
+    "How often each label was given in each stratum."
+    counts = ratings.groupby('stratum')[scale].value_counts().unstack(fill_value=0)
+    counts = counts.reindex(columns=LABELS, fill_value=0)
+    return counts.rename_axis(columns='label').stack().rename('n').reset_index()
+
+def example_marks() -> pd.DataFrame: # item, stratum, reference, translation, strength, fluency, ...
+    "The forty marks that ship."
+    return pd.read_csv(StringIO(asset('walkthrough.csv')))
+
+# %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #c80b2029
+_EXAMPLE = 'There are no ratings yet. These marks are an example, and not of your campaign.'
+_ABOUT_EXAMPLE = ('Left: one author marked eight pairs of each range of the paraphrase score, once. That is no '
+                  'measurement and has no agreement. Right: a hundred pairs of each range, rated by '
+                  'the people of the paper.')
+
+def show_example(
+    scale:str, # strength or fluency
+) -> None:
+    "The marks that ship beside the paper's, for a campaign without ratings."
+    st.info(_EXAMPLE, icon=':material/hourglass:')
+    page_links(('Rate the first pair', 'annotate', {}))
+    columns = {f'{scale}_{label}': label for label in LABELS}
+    paper = PAPER_3_LABELS.rename(columns=columns | {'range': 'stratum'}).melt('stratum', LABELS, 'label', 'n')
+    counts = {f'{scale.capitalize()} of 40 pairs, marked by an author': label_counts(example_marks(), scale),
+              f'{scale.capitalize()} of 500 pairs: {table_name("paranmt.3")}': paper}
+    for key, column, title in zip(('example', 'paper'), st.columns(2, gap='large'), counts):
+        column.markdown(f'##### {title}')
+        with column: draw(label_bars(counts[title], 'pairs'), f'{key}_chart')
+    st.caption(_ABOUT_EXAMPLE)
+
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #8e53da31
 GOOD = '''
 | coefficient | scale | source |
@@ -206,38 +245,40 @@ point, and compare with campaigns of the same scale and a similar mix of labels.
 (view *raters*) is the most that can be expected between raters.
 '''
 
-def _good_values(rows):
-    "Each coefficient of all strata on its scale, and the scales with their sources and limits."
-    lines = []
-    for row in rows.dropna(subset='value').drop_duplicates('coefficient', keep='last').itertuples():
-        text = verdict(row.coefficient, row.value, row.low, row.high)
-        lines.append(f'- **{row.coefficient}** {escaped(with_interval(row.value, row.low, row.high))}: {escaped(text)}')
-    st.markdown('\n'.join(lines))
-    with st.expander('Scales of good values, and their limits', icon=':material/straighten:'): st.markdown(GOOD)
+def _of_all_strata(rows):
+    "Each coefficient of all strata, with its interval; its place on the common scale on demand."
+    rows = rows.drop_duplicates('coefficient', keep='last')
+    for column, row in zip(st.columns(len(rows)), rows.itertuples()):
+        value = '–' if pd.isna(row.value) else f'{row.value:.2f}'
+        interval = 'no interval' if pd.isna(row.low) else f'{row.low:.2f} to {row.high:.2f}'
+        about = escaped(verdict(row.coefficient, row.value, row.low, row.high))
+        column.metric(row.coefficient, value, interval, 'off', help=about, delta_arrow='off')
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #3dd09cbd
 COEFFICIENT_CHOICES = ('percent', 'alpha ordinal', 'AC2')
-_WEIGHTS_REMARK = '*all* weights each stratum by the pairs of the corpus that it represents.'
-_COUNTS_REMARK = '*all* counts every item the same, since a stratum has no weight.'
 
 def _by_stratum(subject:Subject) -> bool:
-    "Coefficients by stratum; returns whether there are ratings."
+    "Coefficients of all strata and by stratum, beside the labels; returns whether there are ratings."
     in_address('coefficients', list(COEFFICIENT_CHOICES), some_of(list(COEFFICIENTS), 'coefficient'))
-    names = tuple(st.multiselect('Coefficients', list(COEFFICIENTS), key='coefficients')) or COEFFICIENT_CHOICES
+    names = tuple(st.sidebar.multiselect('Coefficients', list(COEFFICIENTS), key='coefficients')) or COEFFICIENT_CHOICES
     table = soon(coefficients, *subject.key, names, what='Resampling the items for the intervals')
     if table is None: table = coefficients(*subject.key, names, 0)
     table = table[table.scale == subject.scale]
     if not len(table):
-        st.info('There are no ratings yet.', icon=':material/hourglass:')
+        show_example(subject.scale)
         return False
-    if table.value.notna().any():
-        points = table.dropna(subset='value')
-        points = points.assign(low=points.low.fillna(points.value), high=points.high.fillna(points.value))
-        with st.container(key='intervals'): draw(agreement_intervals(points), 'intervals_chart')
+    points = table.dropna(subset='value')
+    points = points.assign(low=points.low.fillna(points.value), high=points.high.fillna(points.value))
+    _of_all_strata(table[table.stratum == 'all'])
+    left, right = st.columns(2, gap='large')
+    left.markdown(f'##### Agreement on {subject.scale}')
+    right.markdown(f'##### Labels of {subject.scale}')
+    if len(points):
+        with left: draw(agreement_intervals(points), 'intervals_chart')
+    with right:
+        draw(label_bars(label_counts(first_ratings(*subject.key), subject.scale)), 'labels_chart')
     show_table(table, 'by_stratum', coefficient_columns(table, ['stratum']))
-    weighing = _WEIGHTS_REMARK if stratum_weights(subject.log, subject.campaign) else _COUNTS_REMARK
-    show_remarks(table, f'Intervals of 95 % by 1,000 resamples of the items. {weighing}')
-    _good_values(table[table.stratum == 'all'])
+    if notes := remarks(table): st.caption(notes)
     return True
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #8997db44

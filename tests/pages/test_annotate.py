@@ -200,6 +200,30 @@ def test_a_new_rater_types_a_name_and_then_rates(workspace, log, rater):
     assert {who for who, *_ in events(workspace, name)} == {'ada'}
 
 
+def test_a_visitor_practises_without_a_name(workspace, log, rater):
+    "Three pairs with the right answer after each, back by key, and nothing of it in the log."
+    name = made(log, 'visited', 3, overlap=1)
+    visitor = rater().open(name)
+    main = visitor.tab.locator('[data-testid=stMain]')
+    assert main.get_by_role('textbox', name='Your name').is_visible() and 'waits for you' in main.inner_text()
+    assert 'Could you open' in visitor.text() and visitor.far() == '0 of 3'
+    visitor.next('3', '3')
+    assert 'you gave 3 and 3' in visitor.told() and 'Right were strength 3 and fluency 2' in visitor.told()
+    visitor.next('1', '2')
+    visitor.next('u')
+    assert visitor.text() == 'We leave at seven.'
+    visitor.next('2', '1')
+    assert 'you are right' in visitor.told()
+    visitor.answered('1', '3').until("c.querySelector('.empty')")
+    assert 'write your name above' in visitor.empty() and visitor.far() == '3 of 3'
+    visitor.shot(SHOTS / 'annotate-practice.png')
+    assert events(workspace, name) == [] and address(visitor) == dict(campaign=name)
+    main.get_by_role('textbox', name='Your name').fill('eva')
+    visitor.keys('Enter').tab.locator('.st-key-admit button').click()
+    visitor.seated()
+    assert visitor.item() == 1
+
+
 @pytest.mark.soak
 def test_the_address_of_a_rater_holds_the_campaign(workspace, log, rater):
     "Also the campaign that a page begins with is in the address, so a newer one takes nobody away after a reload."
