@@ -111,11 +111,12 @@ def quality_chart(
     x = alt.X('rate:Q', title='sentences a second of one thread').scale(type='log', nice=True, padding=25)
     x = x.axis(format='~s', tickCount=5)
     y = alt.Y('value:Q', title=metric).scale(zero=False)
-    colour = alt.Color('source:N', title=None).scale(domain=['ours', 'others'], range=[OURS, PAPER])
-    base = alt.Chart(systems, width=420, height=260)
+    colour = alt.Color('source:N', legend=None).scale(domain=['ours', 'others'], range=[OURS, PAPER])
+    base = alt.Chart(systems, width=480, height=380)
     line = base.transform_filter('datum.frontier').mark_line(color=OURS, opacity=.35).encode(x, y, order='rate:Q')
     rule = base.mark_rule(strokeWidth=2, opacity=.5).encode(x, alt.Y('low:Q').title(metric), alt.Y2('high:Q'), colour)
     tip = ['system', alt.Tooltip('value:Q', format='.1f'), alt.Tooltip('rate:Q', format=',.0f')]
     point = base.mark_point(filled=True, size=80, opacity=1).encode(x, y, colour, tooltip=tip)
-    text = base.mark_text(dy=-14, fontSize=11).encode(x, alt.Y('high:Q').title(metric), colour, text='system:N')
-    return line + rule + point + text
+    name = lambda which, end, **place: base.transform_filter(which).mark_text(fontSize=11, **place).encode(
+        x, alt.Y(f'{end}:Q').title(metric), colour, text='system:N')
+    return line + rule + point + name('datum.frontier', 'high', dy=-12) + name('!datum.frontier', 'low', dy=12)

@@ -169,13 +169,11 @@ def show_datasets(
     "Every data set in a table, and one of them as a chart."
     table = by_dataset(results)
     every = of_datasets(pd.concat([r.assign(system=name) for name, r in results.items()], ignore_index=True))
-    left, right = st.columns([3, 2], gap='large')
-    with left:
-        config = {name: st.column_config.NumberColumn(legible(name), format='%.1f') for name in results}
-        view = table.assign(**{c: table[c].map(legible) for c in ('task', 'dataset')})
-        show_table(table, 'by_dataset', view, placeholder='not available', column_config=config,
-                   height=min(36 * (len(table) + 1), 560))
-    with right: _one_set(main_figures(every), table)
+    _one_set(main_figures(every), table)
+    config: dict[str, Any] = {name: st.column_config.NumberColumn(legible(name), format='%.1f') for name in results}
+    config |= dict(dataset=st.column_config.TextColumn('data set'), n=st.column_config.NumberColumn('pairs'))
+    view = table.assign(**{c: table[c].map(legible) for c in ('task', 'dataset')})
+    show_table(table, 'by_dataset', view, placeholder='not available', column_config=config, height='content')
     st.download_button('Save all figures (TSV)', tsv(every), 'sts-by-dataset.tsv', **_SAVE)
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #709cb1ca
@@ -398,11 +396,12 @@ def _speed():
     figure = st.selectbox('Figure', figures, key='quality')
     rows = rows[rows.figure == figure]
     show_sources(measured=f'{rows.date.min()[:10]} to {rows.date.max()[:10]}, one thread of one machine')
-    draw(quality_chart(rows, f"Pearson's r × 100, {figure}"), 'quality', command=BENCHMARK)
-    points = rows.assign(**{c: 100 * rows[c] for c in ('value', 'low', 'high')}).sort_values('value', ascending=False)
+    draw(quality_chart(rows, f"r × 100, {figure}"), 'quality', command=BENCHMARK)
+    points = rows.assign(rate=rows.rate.round().astype(int), **{c: 100 * rows[c] for c in ('value', 'low', 'high')})
     config = dict.fromkeys(('value', 'low', 'high'), _ONE_DIGIT)
     config['rate'] = st.column_config.NumberColumn('sentences a second', format='localized')
     columns = ['system', 'value', 'low', 'high', 'rate', 'dim', 'about']
+    points = points.sort_values('value', ascending=False)
     show_table(points[columns], 'quality_table', command=BENCHMARK, column_config=config)
 
 BENCHMARK = 'python nbs/papers/peers.py' # Which wrote the figures of the view Speed

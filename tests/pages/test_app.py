@@ -1290,7 +1290,7 @@ def test_results(page, workspace):
     other = page.open('results', table='paranmt.9', row='WORD').table('standings_table').set_index('system')
     assert other.kind['WORD'] == 'the paper' and other['test']['WORD'] == '79.2'
     page.open('results', view='By data set')
-    table = page.table('by_dataset_table').set_index(['task', 'dataset'])
+    table = page.table('by_dataset_table').set_index(['task', 'data set'])
     for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
         file = f'{workspace}/runs/{run}/results.parquet'
         pearson = duckdb.sql(f"SELECT task, dataset, value FROM read_parquet('{file}') WHERE metric = 'pearson'").df()
