@@ -5,7 +5,7 @@ import pytest
 
 from paranmt_lab.charts.annotation import agreement_intervals, drift_lines
 from paranmt_lab.charts.base import OTHERS
-from paranmt_lab.charts.evaluation import result_bars
+from paranmt_lab.charts.evaluation import difference_dots
 from paranmt_lab.charts.maps import embedding_map
 from paranmt_lab.charts.training import negatives_by_epoch, training_curve
 
@@ -23,9 +23,8 @@ def of_training(names):
 
 
 def of_results(names):
-    paper = dict(year='2012', metric='pearson', system='paper', source='paranmt.8', value=.6)
-    rows = [paper | dict(year=y, system=n, source='ours', value=.5) for n in names for y in ('2012', '2014')]
-    return result_bars(pd.DataFrame([*rows, paper]), 'year')
+    gap = dict(value=.5, difference=.1, low=0, high=.2)
+    return difference_dots(pd.DataFrame([gap | dict(column=y, row=n) for n in names for y in ('2012', '2014')]), 'WORD')
 
 
 def of_drift(names):

@@ -408,7 +408,8 @@ COMPLETE = {'pairs': {'corpus', 'show', 'score', 'list', 'order', 'by', 'rows', 
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
             'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges', 'clusters',
                               'tool'},
-            'compare': {'kind', 'run', 'other', 'pairs', 'view'}, 'results': {'systems', 'view'},
+            'compare': {'kind', 'run', 'other', 'pairs', 'view'},
+            'results': {'systems', 'view', 'table', 'figure', 'row'},
             'back-translation': {'corpus', 'view', 'many', 'order', 'scorer'}}
 
 
@@ -663,7 +664,7 @@ def test_a_run_without_results_and_a_campaign_without_ratings(page, workspace):
         file.write_bytes(kept[:-100])
         text = page.open('results', view='By data set').text()
         assert 'The results of trigram-m1 cannot be read' in text
-        assert 'word-trigram-m20' in page.table('by_dataset').columns
+        assert 'word-trigram-m20' in page.table('by_dataset_table').columns
         file.unlink()
         text = page.open('compare', run='trigram-m1', other='word-trigram-m20').text()
         assert 'trigram-m1 has no results yet' in text and 'paranmt evaluate trigram-m1' in text
@@ -893,7 +894,9 @@ def test_training(page, workspace):
         assert facts[name]['corpus'] == 'talk-reworded'
     for figure in ('loss', 'active', 'development', 'pairs_per_second', 'cosine_pairs', 'cosine_negatives'):
         assert page.tab.query_selector(f'.st-key-curve_{figure} .vega-embed'), figure
-    assert logged(workspace, names[0]).development_set.dropna().iloc[0] in page.text()
+    sets = [logged(workspace, name).development_set.dropna().iloc[0] for name in names]
+    titles = page.tab.locator('[class*=st-key-curve_development]').all_inner_texts()
+    assert len(titles) == len(set(sets)) and all(any(name in title for title in titles) for name in sets)
     text = '<img src=x onerror="window.hacked = 1"> **good** $x$'
     page.tab.locator('.st-key-notes summary').click()
     page.tab.locator('.st-key-notes textarea').fill(text)
@@ -1278,12 +1281,20 @@ def test_what_is_no_sentence_of_the_generator_gets_an_answer(page):
 
 
 def test_results(page, workspace):
-    "Figures on the page are those of the result files; what is not there says so."
+    "The paper's table with our systems: rows are those of the paper's file and of the result files."
+    from paranmt_lab.evaluation.standings import standings
     page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
     assert set(page.address_bar()) == COMPLETE['results']
+    table, paper = page.table('standings_table').set_index('system'), standings('paranmt.8')
+    for row in paper[(paper.kind == 'the paper') & paper.column.isin(['STS 2012', 'STS 2014'])].itertuples():
+        assert abs(float(table[row.column][row.row]) - row.value) < 0.051, row
+    assert {'the paper', 'shipped scorer', 'measured here'} <= set(table.kind)
+    assert float(table['less WORD,TRIGRAM']['WORD,TRIGRAM']) == 0
     page.shot('results')
+    other = page.open('results', table='paranmt.9', row='WORD').table('standings_table').set_index('system')
+    assert other.kind['WORD'] == 'the paper' and other['test']['WORD'] == '79.2'
     page.open('results', view='By data set')
-    table = page.table('by_dataset').set_index(['task', 'dataset'])
+    table = page.table('by_dataset_table').set_index(['task', 'data set'])
     for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
         file = f'{workspace}/runs/{run}/results.parquet'
         pearson = duckdb.sql(f"SELECT task, dataset, value FROM read_parquet('{file}') WHERE metric = 'pearson'").df()
@@ -1295,20 +1306,17 @@ def test_results(page, workspace):
 
 
 @pytest.mark.soak
-def test_results_by_year_and_by_pair(page, workspace):
-    "Figures stand beside those of the papers; a gap shows the command that fills it; the largest errors are listed."
-    page.open('sts-results', view='By year')
-    rest = page.table('others').set_index(['system', 'source'])
-    graded = pd.read_parquet(workspace / 'runs/trigram-m1/results.parquet').set_index(
-        ['task', 'metric']).value['graded', 'pearson']
-    assert abs(float(rest.graded['trigram-m1', 'ours']) - 100 * graded) < 0.051
-    years = page.table('by_year').set_index(['system', 'source'])
-    assert years['2014']['WORD,TRIGRAM', 'Table 8 of ParaNMT-50M'] == '77.4'
-    assert '2013 without SMT' in years or not (years['2012'].loc[:, 'ours'] != 'not available').any()
+def test_results_by_difference_and_by_pair(page, workspace):
+    "Differences from a row of the paper; a gap shows the command that fills it; the largest errors are listed."
+    page.open('sts-results', view='Difference', against='WORD')
+    rows = page.table('differences_table')
+    assert {'paraphrase-scorer', 'paraphrase-scorer-2'} <= set(rows.system)
+    assert set(rows.verdict) <= {'above', 'below', 'within chance', 'no interval'}
+    page.shot('results-difference')
+    page.open('results', view='By data set')
     page.tab.locator('.st-key-gaps summary').click()
     commands = page.tab.locator('.st-key-gaps code').all_inner_texts()
     assert any(command.strip().endswith('--tasks STS13') for command in commands), commands
-    page.shot('results-by-year')
     page.open('results', view='Pairs', set='graded sample')
     assert 'Pearson' in page.text() and 'largest errors' in page.text()
     page.shot('results-pairs')
