@@ -6412,6 +6412,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                   'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map._with_threshold': ( '6_showing/pages/embedding_map.html#_with_threshold',
                                                                                                       'paranmt_lab/pages/embedding_map.py'),
+                                                 'paranmt_lab.pages.embedding_map.first_encoder': ( '6_showing/pages/embedding_map.html#first_encoder',
+                                                                                                    'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map.offer_map': ( '6_showing/pages/embedding_map.html#offer_map',
                                                                                                 'paranmt_lab/pages/embedding_map.py'),
                                                  'paranmt_lab.pages.embedding_map.page': ( '6_showing/pages/embedding_map.html#page',
