@@ -1456,6 +1456,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'paranmt_lab/charts/lineage.py')},
             'paranmt_lab.charts.maps': { 'paranmt_lab.charts.maps._bin_edges': ( '6_showing/charts/maps.html#_bin_edges',
                                                                                  'paranmt_lab/charts/maps.py'),
+                                         'paranmt_lab.charts.maps._by_ground': ( '6_showing/charts/maps.html#_by_ground',
+                                                                                 'paranmt_lab/charts/maps.py'),
                                          'paranmt_lab.charts.maps._circles': ( '6_showing/charts/maps.html#_circles',
                                                                                'paranmt_lab/charts/maps.py'),
                                          'paranmt_lab.charts.maps._coloured': ( '6_showing/charts/maps.html#_coloured',

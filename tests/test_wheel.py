@@ -134,6 +134,7 @@ assert encode_file(encoder, 'lines.txt', 'vectors.parquet') == 1''', cwd=tmp_pat
 def test_the_demonstration_and_the_app_run_from_the_wheel(installed, tmp_path):
     said = run(installed / 'paranmt', 'demo', '--app', '0', cwd=tmp_path, OMP_NUM_THREADS='1')
     assert 'sample-scorer' in said and (tmp_path / 'data/corpora/sample-pairs').is_dir()
+    assert len(list((tmp_path / 'data/corpora/sample-pairs/cache/maps').glob('*.parquet'))) == 1
     listed = run(installed / 'paranmt', 'workspace', 'list', cwd=tmp_path, COLUMNS='200')
     assert all(name in listed for name in ('sample-pairs', 'sample-scorer', 'marian-cs-en-tiny', 'paraphrase-scorer'))
     assert str(ROOT) not in listed

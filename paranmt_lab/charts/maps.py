@@ -148,6 +148,10 @@ def _over(points, extras, labels, x='x', y='y', wheel='wheel'):
     return names + ([] if extras is None or not len(extras) else _typed_marks(extras, x, y))
 
 # %% ../../nbs/6_showing/charts/07_maps.ipynb #ba900001
+def _by_ground(dark, light):
+    "A colour that depends on the ground of the chart."
+    return alt.expr(f"luminance(background || '#fff') < .2 ? '{dark}' : '{light}'")
+
 def _names(points, labels, x='x', y='y', wheel='wheel'):
     "Names of clusters; only those of the level that fits the zoom are seen."
     whole = float(points[x].max() - points[x].min()) or 1.
@@ -157,8 +161,9 @@ def _names(points, labels, x='x', y='y', wheel='wheel'):
     base = alt.Chart(frame).transform_filter(f'datum.level == {level}').encode(
         **_places(x, y), text='label:N', tooltip=['label:N', alt.Tooltip('sentences:Q', format=',')])
     look = dict(fontSize=13, fontWeight=700, clip=True)
-    halo = base.mark_text(**look, stroke='white', strokeWidth=4, strokeJoin='round', opacity=.8)
-    return [halo, base.mark_text(**look, color='#222')] # dark on a light halo: legible on every ground
+    paper = _by_ground('#191919', '#ffffff')
+    halo = base.mark_text(**look, stroke=paper, strokeWidth=4, strokeJoin='round', opacity=.8)
+    return [halo, base.mark_text(**look, color=_by_ground('#f0f0f0', '#222222'))]
 
 # %% ../../nbs/6_showing/charts/07_maps.ipynb #53518745
 def _typed_marks(extras, x='x', y='y'):
