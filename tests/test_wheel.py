@@ -136,6 +136,7 @@ def test_the_demonstration_and_the_app_run_from_the_wheel(installed, tmp_path):
     assert 'sample-scorer' in said and (tmp_path / 'data/corpora/sample-pairs').is_dir()
     status = run(installed / 'paranmt', 'annotate', 'status', 'sample', cwd=tmp_path, COLUMNS='200')
     assert re.search(r'sample +open +sample-pairs +40 +2 ', status)
+    assert len(list((tmp_path / 'data/corpora/sample-pairs/cache/maps').glob('*.parquet'))) == 1
     listed = run(installed / 'paranmt', 'workspace', 'list', cwd=tmp_path, COLUMNS='200')
     assert all(name in listed for name in ('sample-pairs', 'sample-scorer', 'marian-cs-en-tiny', 'paraphrase-scorer'))
     assert str(ROOT) not in listed

@@ -119,6 +119,7 @@ score sample-pairs p_strong@parabank p_fluent@parabank
 select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 --exclude-equal \
 --reason "pairs that are strong paraphrases with a probability of 0.8 or more, as the raters of the calibration judge"
 annotate new sample-pairs sample --n 8
+corpus lexicon sample-pairs words
 '''
 PROBABILITY_RANGES = ((0., 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.)) # Ranges of the last table
 
@@ -133,7 +134,10 @@ def demo(
     from paranmt_lab.cli.terminal import show_table
     from paranmt_lab.corpora.query import Corpus
     from paranmt_lab.evaluation.pending import evaluate_system
+    from paranmt_lab.ground.models import identity_of, open_model
     from paranmt_lab.ground.settings import settings
+    from paranmt_lab.maps.projection import map_corpus
+    from paranmt_lab.recipes.sources import SCORER
     from paranmt_lab.selection import PAPER_RANGES, range_table
     s, out = settings(), Console(stderr=True)
     sample = shlex.quote(str(s.sample / 'bitext.cs-en.tsv'))
@@ -151,6 +155,9 @@ def demo(
     strong = range_table(Corpus.open('sample-pairs', s), 'p_strong@parabank', PROBABILITY_RANGES)
     show_table(strong[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by the probability that people call them strong paraphrases', digits=2)
+    typer.secho('Placing 2,000 sentences on a map (half a minute the first time on a machine)', err=True, dim=True)
+    encode, stamp = open_model(SCORER, s, 'Encoder').encode, identity_of(SCORER, s)['checksum']
+    map_corpus(Corpus.open('sample-pairs', s), encode, stamp, n=2000) # that the page *Embedding map* opens with
     if app_: app(['app', '--port', str(app_)])
 
 # %% ../../nbs/7_command/cli/16_main.ipynb #4eb7a5ab

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['UNITS', 'SIZES', 'MOST_SENTENCES', 'HOVER', 'MOST', 'CLUSTERS', 'HOW', 'MapJob', 'offer_map', 'typed_lines',
-           'read_ends', 'page']
+           'first_encoder', 'read_ends', 'page']
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #6feb3b9f
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -44,9 +45,10 @@ from paranmt_lab.components.parts import (
 )
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #00d9de82
+from ..corpora.query import Corpus
 from ..filters.table import encoder_first
 from ..ground.models import identity_of, models_at_hand
-from ..ground.settings import settings
+from ..ground.settings import Settings, settings
 from ..ground.wording import amount
 from ..jobs.progress import duration
 from ..jobs.provenance import fingerprint
@@ -71,6 +73,7 @@ from paranmt_lab.pages.map_points import (
     with_limit,
     with_text,
 )
+from .negatives_false import SCORER
 from ..selection import Range
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #9893238c
@@ -322,20 +325,37 @@ def _brushed(corpus, points, colour, name, tool='rectangle'):
         save_or_send(corpus, [], len(rows), pairs_condition(rows.pair_id))
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #3e669fcb
-def _choices(corpus, at_hand, has_ratings):
+def first_encoder(
+    s:Settings,     # Settings
+    corpus:Corpus,  # A corpus
+    names:Sequence[str], # Encoders of this machine
+    n:int,          # Pairs of the map at most
+    seed:int,       # Its seed
+    sides:str,      # Its sides
+) -> int:           # Place among the names
+    "The encoder that the page begins with: one whose map is there, the shipped scorer before others."
+    order = sorted(names, key=lambda name: not name.endswith(f':{SCORER}'))
+    folders = [name for name in order if name.startswith(('model:', 'run:'))] # others are opened to be identified
+    maps = any((corpus.folder / 'cache/maps').glob('*.parquet'))
+    there = (name for name in folders if has_map(corpus, identity_of(name, s)['checksum'], n, seed, sides))
+    return names.index(next(there, order[0]) if maps else order[0])
+
+def _choices(s, corpus, at_hand, has_ratings):
     "Choices of the sidebar that decide the maps and their colour."
-    encoder = choose('Encoder', at_hand, 'encoder', 'encoder')
+    sides = in_address('sides', 'references', one_of(list(SIDES), 'side'))
+    n = in_address('pairs', 2000, one_of(SIZES, 'size')) // len(SIDES[sides])
+    seed = in_address('seed', 0, number('seed', 0))
+    is_open = 'encoder' not in st.session_state and 'encoder' not in st.query_params
+    index = first_encoder(s, corpus, at_hand, n, seed, sides) if is_open else 0
+    encoder = choose('Encoder', at_hand, 'encoder', 'encoder', index=index)
     beside = choose('Second map by', ['', *(name for name in at_hand if name != encoder)], 'beside', 'encoder',
                     format_func=lambda name: name or 'no second map')
     colour = choose('Colour', colours(corpus, has_ratings), 'colour', 'measure', format_func=colour_title)
-    in_address('sides', 'references', one_of(list(SIDES), 'side'))
-    in_address('pairs', 2000, one_of(SIZES, 'size'))
-    in_address('seed', 0, number('seed', 0))
     with st.sidebar:
-        sides = st.segmented_control('Sentences', list(SIDES), key='sides', required=True)
-        n = st.select_slider('Pairs at most', SIZES, key='pairs')
-        seed = st.number_input('Seed', 0, key='seed', help='Of the sample and of UMAP')
-    return [encoder, *([beside] if beside else [])], colour, sides, int(n) // len(SIDES[sides]), int(seed)
+        st.segmented_control('Sentences', list(SIDES), key='sides', required=True)
+        st.select_slider('Pairs at most', SIZES, key='pairs')
+        st.number_input('Seed', 0, key='seed', help='Of the sample and of UMAP')
+    return [encoder, *([beside] if beside else [])], colour, sides, n, seed
 
 # %% ../../nbs/6_showing/pages/15_embedding_map.ipynb #c7728143
 def _marks(sides):
@@ -427,7 +447,7 @@ def page() -> None:
     at_hand = list(models_at_hand(s, 'Encoder'))
     if not at_hand: nothing_yet('There is no encoder in this workspace.', 'paranmt train --help')
     ratings = rated_pairs(s, corpus)
-    encoders, colour, sides, n, seed = _choices(corpus, at_hand, len(ratings) > 0)
+    encoders, colour, sides, n, seed = _choices(s, corpus, at_hand, len(ratings) > 0)
     limit = _limit(corpus)
     text, edges, lines, clusters = _marks(sides)
     stamps = [identity_of(encoder, s)['checksum'] for encoder in encoders]
