@@ -6794,6 +6794,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                              'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._choices': ( '6_showing/pages/pairs.html#_choices',
                                                                                'paranmt_lab/pages/pairs.py'),
+                                         'paranmt_lab.pages.pairs._defaults': ( '6_showing/pages/pairs.html#_defaults',
+                                                                                'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._domains': ( '6_showing/pages/pairs.html#_domains',
                                                                                'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._end_typed': ( '6_showing/pages/pairs.html#_end_typed',

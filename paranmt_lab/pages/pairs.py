@@ -185,11 +185,19 @@ MOST = 12 # Measures that the page shows at once
 
 def default_measures(
     measures:Sequence[str], # Measures of a corpus
-) -> list[str]:             # Six at most
+    most:int=6,             # How many at most
+) -> list[str]:             # The most important first
     "Measures shown without a choice: probabilities of strength, scores by encoders, and measures of the papers."
     first = ('p_strong', 'paraphrase_score', 'trigram_overlap', 'reference_length', 'p_fluent', 'translation_cost')
     place = {name: i for i, name in enumerate(first)}
-    return sorted(measures, key=lambda m: place.get(m.partition('@')[0], len(place)))[:6]
+    return sorted(measures, key=lambda m: place.get(m.partition('@')[0], len(place)))[:most]
+
+@st.cache_data(max_entries=16, ttl=3600, show_spinner=False)
+def _defaults(folder, state, measures):
+    "The default measures of a corpus, those without any value left out."
+    corpus = open_corpus(folder)
+    filled = filter(corpus.count, default_measures(measures, len(measures)))
+    return [measure for _, measure in zip(range(6), filled)]
 
 # %% ../../nbs/6_showing/pages/07_pairs.ipynb #b3c2da50
 def _about(measure, counts, every, bounds):
@@ -264,7 +272,7 @@ def _choices(lists, measures, count):
     in_address('rows', 20, number('rows', 1, 5000))
     in_address('seed', 0, number('seed', 0))
     in_address('words', '', plain)
-    pairs, order, again = st.columns([2, 1.8, 1.8], vertical_alignment='bottom')
+    pairs, order, again = st.columns([1.9, 2, 1.7], vertical_alignment='bottom')
     which = pairs.selectbox('Show', list(lists), key='list', format_func=lists.get)
     order = order.selectbox('Order', list(ORDERS), key='order')
     again.button('New sample', on_click=_redraw, shortcut='N', disabled=ORDERS[order] is not None, width='stretch')
@@ -477,7 +485,7 @@ def page():
     show_sources(corpus, **filter_words(pairs))
     if not corpus.rows: nothing_yet(f'**{escaped(corpus.name)}** has no pairs yet.', 'paranmt import NAME FILE')
     if not every: nothing_yet(no_measure(corpus), f'paranmt score {corpus.name}')
-    in_address('show', default_measures(every), some_of(every, 'measure', MOST))
+    in_address('show', _defaults(str(corpus.folder), state, every), some_of(every, 'measure', MOST))
     measures = st.sidebar.multiselect('Histograms', every, key='show', max_selections=MOST, format_func=label)
     scores = [m for m in every if takes_model(m, 'encoder') and m.startswith('paraphrase_score')]
     score = choose('Paraphrase score', scores, 'score', 'score', format_func=label) if scores else ''
