@@ -157,7 +157,7 @@ def page():
     show_sources(campaign=plan.name, pairs=origin, raters=plan.overlap, event=event)
     _progress(log, plan.name)
     view = st.segmented_control('View', list(VIEWS), key='view', required=True, label_visibility='collapsed')
-    who = signed_in(must=view != 'in dispute') if view in PERSONAL else ''
+    who = signed_in(must=view == 'decide') if view in PERSONAL else ''
     _view(view, Subject(s, plan, event, scale, who))
     _people(log, plan.name)
     _exports(log, plan.name)

@@ -33,6 +33,7 @@ from ..charts.annotation import curve_band
 from ..charts.base import label, table_name
 from ..charts.scores import share_by_range
 from ..components.access import open_log, researcher, seat, show_card
+from ..components.pair_list import show_pairs
 from paranmt_lab.components.parts import (
     choose,
     columns_of,
@@ -365,5 +366,8 @@ def show_next(
     st.button(title, key='add', icon=':material/add:', type='primary',
               disabled=not len(proposal.pairs) or not subject.who, on_click=_add,
               args=(subject.url, subject.plan, str(folder), measure, proposal, subject.who))
+    columns = [measure, 'reference', 'translation', 'corpus', 'pair_id']
+    rows = open_corpus(str(folder)).pairs_by_id(proposal.pairs.pair_id.to_numpy(np.int64), columns)
+    show_pairs(rows, 'next_pairs', f'{subject.plan.name}-next')
     show_table(proposal.bins[proposal.bins['add'] > 0], 'plan')
     st.caption(_BINS)

@@ -60,7 +60,6 @@ from paranmt_lab.components.parts import (
     show_sources,
     show_table,
     soon,
-    source_line,
 )
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #3330e6bc
@@ -124,8 +123,7 @@ def _settings(first, second):
     "Settings that differ."
     table = differing(first, second)
     st.subheader(f'{len(table):,} settings differ' if len(table) != 1 else '1 setting differs')
-    if len(table): st.dataframe(table, hide_index=True, key='differing_table')
-    save_rows(table, 'differing', 'settings')
+    if len(table): show_table(table, 'differing', height=250)
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #db53b563
 @page_part
@@ -151,8 +149,7 @@ def _results(runs):
         return st.code('\n'.join(f'paranmt evaluate {shlex.quote(name)}' for name in absent), language='bash')
     table = figures_beside(*map(current_results, files))
     form = dict.fromkeys(('first', 'second', 'difference'), st.column_config.NumberColumn(format='%.1f'))
-    st.dataframe(table, hide_index=True, column_config=form, key='figures')
-    save_rows(table, 'figures_rows', 'figures')
+    show_table(table, 'figures', column_config=form, height=250)
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #cb1e8b39
 def _tested(encoders, stamps, resources):
@@ -204,7 +201,9 @@ def _disagreement(runs, s):
     if name not in list_corpora(s) or any(e not in models_at_hand(s, 'Encoder') for e in encoders):
         return st.caption('This needs two trained encoders, and the corpus of the first.')
     corpus = open_corpus(str(s.corpora / name))
-    _disagreeing(runs, encoders, corpus, _filter([corpus], score_columns(corpus)), s)
+    keep = _filter([corpus], score_columns(corpus))
+    show_sources(corpus, **filter_words(keep))
+    _disagreeing(runs, encoders, corpus, keep, s)
 
 @st.fragment
 @page_part
@@ -218,8 +217,7 @@ def _disagreeing(runs, encoders, corpus, keep, s):
     pairs, scores = _scores(str(corpus.folder), corpus_state(corpus), encoders, stamps, n, keep)
     if not len(pairs): return st.info('The filter keeps no pair.', icon=':material/search_off:')
     table = disagreements(pairs, *scores).rename(columns=dict(first=runs[0].name, second=runs[1].name))
-    where = source_line(corpus, **filter_words(keep))
-    st.caption(f'{where} · gap: rank by the first less rank by the second, as shares of the sample.')
+    st.caption('*gap* is the rank by the first less the rank by the second, as shares of the sample.')
     show_pairs(table, 'disagreements', 'disagreements', view)
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #bc90f75c
@@ -230,13 +228,16 @@ def _runs(s):
     runs = [Run.open(s.runs, name) for name in _two(names, 'run', 'run')]
     show_sources(None, *runs)
     made_by(shlex.join(['paranmt', 'results', 'compare', *(run.name for run in runs)]))
-    _settings(*(run.config for run in runs))
-    st.subheader('Results, first less second')
-    _results(runs)
+    left, right = st.columns([1, 1.6], gap='large')
+    with left: _settings(*(run.config for run in runs))
+    with right:
+        st.subheader('Results, first less second')
+        _results(runs)
+    _disagreement(runs, s)
+    st.subheader('Paired test')
     _paired([run.name for run in runs], s)
     st.subheader('While they learned')
     _curves(runs)
-    _disagreement(runs, s)
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #e1a0551b
 def _facts(corpus):
@@ -322,7 +323,7 @@ HOW = '''
 1. Look at the settings first. A difference of figures has a known cause only if one setting differs.
 2. A difference counts only if it is larger than the spread between seeds; the paired test tells the spread of
    the test pairs alone.
-3. The pairs at the end show where two encoders rank the same pair most differently. The reading list shows them in
+3. The pairs show where two encoders rank the same pair most differently. The reading list shows them in
    full, and the table with all columns.
 4. Two corpora lie over each other by shares, so that a small one can be compared with a large one.
 5. The filter in the sidebar restricts the pairs, of both corpora, of both selections, or of the sample.

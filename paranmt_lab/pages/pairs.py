@@ -196,8 +196,8 @@ def default_measures(
 def _defaults(folder, state, measures):
     "The default measures of a corpus, those without any value left out."
     corpus = open_corpus(folder)
-    filled = filter(corpus.count, default_measures(measures, len(measures)))
-    return [measure for _, measure in zip(range(6), filled)]
+    with_values = filter(corpus.count, default_measures(measures, len(measures)))
+    return [measure for _, measure in zip(range(6), with_values)]
 
 # %% ../../nbs/6_showing/pages/07_pairs.ipynb #b3c2da50
 def _about(measure, counts, every, bounds):
