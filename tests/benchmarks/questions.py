@@ -39,7 +39,8 @@ class Reader:
 def threshold(reader, tab):
     reader.go('Pairs')
     reader.do(tab.locator('.st-key-strong_share button', has_text='80%').click)
-    return tab.locator('.st-key-chips').inner_text().strip().splitlines()[-1] + f", {reader.page.metric('Pairs kept'):,} left"
+    chip = tab.locator('.st-key-chips').inner_text().strip().splitlines()[-1]
+    return f"{chip}, {reader.page.metric('Pairs kept'):,} left"
 
 
 def overlap_alone(reader, tab):
