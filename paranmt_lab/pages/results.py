@@ -233,7 +233,7 @@ def wide_table(
     figures = rows.pivot(index='row', columns='column', values='value')[rows.column.unique()]
     zero = figures[column].get(reference, np.nan)
     table = facts.join(figures).assign(difference=figures[column] - zero)
-    table['test pairs seen in training'] = table.system.map(overlaps).fillna('')
+    table['test pairs seen in training'] = [overlaps.get(system, '') for system in table.system]
     table = table.sort_values(column, ascending=False, kind='stable').drop(columns='system').reset_index()
     first = ['row', 'kind', column, 'difference']
     last = ['setting', 'test pairs seen in training']
