@@ -1377,7 +1377,7 @@ CRAFTED = ['../../etc', '..', '/etc/passwd', 'a/b', 'talk-reworded/../sample',
 
 
 @pytest.mark.parametrize('path,key', [
-    ('', 'corpus'), ('neighbours', 'beside'), ('training', 'runs'), soak('pairs', 'measure'),
+    ('', 'corpus'), ('neighbours', 'beside'), ('training', 'runs'), soak('pairs', 'by'),
     soak('results', 'systems'), soak('embedding-map', 'encoder'), soak('', 'run'), soak('pairs', 'corpus'),
     soak('negatives', 'run'),
     soak('pairs', 'score'), soak('pairs', 'domain'), soak('back-translation', 'corpus'),
