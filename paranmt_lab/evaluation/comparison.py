@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SYSTEM_COLUMNS', 'PEERS', 'THREE_YEARS', 'published_figures', 'published', 'peer_figures', 'compare_results',
-           'side_by_side', 'chart_names', 'differences_from', 'unavailable', 'card_figures']
+           'side_by_side', 'chart_names', 'unavailable', 'card_figures']
 
 # %% ../../nbs/4_measuring/evaluation/14_comparison.ipynb #ce19a9e7
 from collections.abc import Mapping
@@ -126,20 +126,6 @@ def chart_names(
     name = rows.system + np.where(rows.training == 'SimpWiki', ' on SimpWiki', '')
     name += np.where(twice, ' (' + rows.dim.astype('string').fillna('') + ')', '')
     return rows.assign(system=name).dropna(subset='value')
-
-# %% ../../nbs/4_measuring/evaluation/14_comparison.ipynb #b00182e6
-def differences_from(
-    rows:pd.DataFrame,  # Rows of `compare_results`
-    reference:str,      # Row of `paranmt.8` that is zero, as `chart_names` calls it
-) -> pd.DataFrame:      # column, system, source, value, low, high, paper, difference (x 100); the main figure first
-    "Differences from a row of the paper, by column."
-    figures = chart_names(rows)
-    zero = figures[(figures.system == reference) & (figures.source != 'ours')].drop_duplicates('column')
-    both = figures.merge(zero[['column', 'value']].rename(columns={'value': 'paper'}), on='column')
-    both = both[both.column.isin([THREE_YEARS, _WITHOUT_YEAR]) | both.column.str.fullmatch(r'\d{4}')]
-    points = {c: 100 * both[c] for c in ('value', 'low', 'high', 'paper')}
-    both = both[['column', 'system', 'source']].assign(**points, difference=points['value'] - points['paper'])
-    return both.sort_values('column', key=lambda c: c.where(c != THREE_YEARS, ''), kind='stable', ignore_index=True)
 
 # %% ../../nbs/4_measuring/evaluation/14_comparison.ipynb #dbd8159b
 def unavailable(
