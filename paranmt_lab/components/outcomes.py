@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'LONG', 'CONDITION', 'MOST_PAIRS', 'open_log_if_there', 'pair_labels', 'campaigns_of', 'Rated',
-           'rated_pairs', 'show_rated', 'people', 'more_ratings', 'training_outcomes', 'Trained', 'trained_on',
+           'rated_pairs', 'show_rated', 'people', 'ratings_for_half', 'training_outcomes', 'Trained', 'trained_on',
            'show_trained', 'trainings', 'planned_campaign', 'send_pairs', 'select_command', 'campaign_command',
            'from_file', 'pairs_condition', 'pairs_file', 'report', 'save_or_send']
 
@@ -120,14 +120,15 @@ def people(
          command=f'paranmt annotate status {shlex.quote(campaign)}')
     st.caption('Shares of the rated pairs, weighted by the pairs that each represents; intervals of 95 % (Wilson, for '
                'the effective number of labels). A discarded pair does not count as strong.')
-    if count := more_ratings(ratings):
-        st.markdown(f'Rate **{count} more** of the pairs kept to halve the interval: *Save, send, train* draws them.')
+    if count := ratings_for_half(ratings):
+        st.markdown(f'A campaign of **{count:,}** of the pairs kept would have an interval half as wide: *Save, send, '
+                    'train* draws it.')
 
-def more_ratings(
+def ratings_for_half(
     ratings:Rated, # Of `rated_pairs`
 ) -> int:          # Pairs; 0 where none is rated
-    "How many more ratings of kept pairs halve the interval: its width falls with the root of their number."
-    return 3 * int(ratings.is_kept.sum())
+    "Rated pairs of a campaign whose interval is half as wide: the width falls with the root of their number."
+    return 4 * int(ratings.is_kept.sum())
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #fe53470e
 def training_outcomes(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT', 'WIDE', 'legible', 'escaped', 'tsv', 'picked',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
-           'page_part', 'page_view', 'header', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'source_line',
+           'page_part', 'page_view', 'header', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'sources_of',
            'show_sources', 'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv',
            'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of',
            'save_rows', 'pair_table']
@@ -364,12 +364,12 @@ def to_minute(
     text = str(date)
     return f'{text[:10]} {text[11:16]} UTC' if text[10:11] == 'T' and text.endswith('+00:00') else text
 
-def source_line(
+def sources_of(
     corpus:Corpus|None=None, # The corpus that figures come from
     *runs:Run,               # The runs that they come from
     **facts:Any,             # More to say, name to value
-) -> str:                    # Markdown
-    "One line that says where the figures of a page come from."
+) -> list[str]:              # Markdown, a line for each source
+    "Where the figures of a page come from."
     parts = {}
     if corpus is not None:
         pairs = amount(corpus.rows, 'pair')
@@ -377,16 +377,15 @@ def source_line(
     history = [('run', f"{run.name}, config {fingerprint(run.config)}, commit {run.origin()['commit']}")
                for run in runs]
     line = [*parts.items(), *history, *facts.items(), ('app', f'commit {_commit()}')]
-    return ' · '.join(f'{k} **{escaped(v)}**' for k, v in line)
+    return [f'{k} **{escaped(v)}**' for k, v in line]
 
 def show_sources(
-    corpus:Corpus|None=None, # As for `source_line`
-    *runs:Run,               # As for `source_line`
-    **facts:Any,             # As for `source_line`
+    corpus:Corpus|None=None, # As for `sources_of`
+    *runs:Run,               # As for `sources_of`
+    **facts:Any,             # As for `sources_of`
 ):
     "Put into the header of the page where its figures come from."
-    lines = source_line(corpus, *runs, **facts).replace(' · ', '\n\n')
-    _book()['sources'].markdown(lines)
+    _book()['sources'].markdown('\n\n'.join(sources_of(corpus, *runs, **facts)))
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #b6248754
 @st.cache_data(ttl=60, max_entries=1, show_spinner=False)

@@ -99,7 +99,7 @@ def flags_line(
 ):
     "How many pairs the next training would keep apart, and with which setting."
     corpus = run.config['corpus']
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError): # `flag_button` warns of them
         there = len(flags(s, corpus))
         n = len(flagged_pairs(EventLog(s.annotations), corpus)) if there else 0
         used = 'used them' if run.config.get('flagged') else 'did not use them'
@@ -112,12 +112,13 @@ def flag_list(
 ):
     "All current flags of the run's corpus, and the command that uses them."
     corpus = run.config['corpus']
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError): # as above
         rows = flags(s, corpus)
         if not len(rows): return
         with st.expander(f'False negatives flagged in {escaped(corpus)}: {len(rows):,}', icon=':material/flag:'):
             st.caption('Train again without them:')
-            words = [f'{w}-flagged' if w == run.name else w for w in shlex.split(run_command(run))]
+            words = shlex.split(run_command(run)) # paranmt train CORPUS NAME, then options
+            if words[3:4] == [run.name]: words[3] = f'{run.name}-flagged'
             st.code(shlex.join([*words, '--set', 'flagged=yes']), language='bash', wrap_lines=True)
             columns = ['time', 'annotator', *SENTENCES, 'sentence', 'negative', 'cosine', 'run']
             pair_table(rows.reindex(columns=columns), 'flags', f'false-negatives-{corpus}')

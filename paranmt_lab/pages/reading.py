@@ -36,7 +36,6 @@ from ..filters.table import encoder_first
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount
 from ..jobs.run import list_runs
-from ..selection import Range
 
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #641f6ddc
 MOST = 100 # Hypotheses of a source that are shown
@@ -52,13 +51,10 @@ def same_source(
 
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #d6bd2ba0
 class Search:
-    "Pairs of a range that contain some words, found in the background."
+    "Pairs that contain some words, found in the background."
     def __init__(self,
         corpus:Browsing, # A corpus
         words:str,       # Letters in a row; lower-case ones are found in any case
-        measure:str,     # Measure that restricts the pairs
-        low:float|None=None,  # Values above this
-        high:float|None=None, # and at most this
         pairs:PairFilter=EVERY, # Pairs that the filter of the page keeps
         n:int=100,       # Pairs wanted; the search ends with them
     ):
@@ -66,13 +62,13 @@ class Search:
         self.share, self.ended = 0., threading.Event()
         self.error: Exception | None = None
         self.found = threading.Event()
-        args = corpus, words, measure, low, high, pairs, n
+        args = corpus, words, pairs, n
         threading.Thread(target=self._run, args=args, daemon=True).start()
 
-    def _run(self, corpus, words, measure, low, high, pairs, n):
+    def _run(self, corpus, words, pairs, n):
         try:
             for ids, self.share in corpus.search(words):
-                self.ids += _inside(corpus, ids, measure, low, high, pairs)[:n - len(self.ids)]
+                self.ids += _inside(corpus, ids, pairs)[:n - len(self.ids)]
                 if self.ids: self.found.set()
                 if len(self.ids) >= n: break
         except Exception as e: self.error = e  # whatever it is, the page shows it
@@ -87,12 +83,11 @@ class Search:
         if self.error: raise self.error
         return list(self.ids)
 
-def _inside(corpus, ids, measure, low, high, pairs):
-    "Those of some pairs that are in a range, and that a filter keeps."
-    if not len(ids): return []
-    keep = pairs._replace(ranges=(*pairs.ranges, Range(measure, low, high)))
-    rows = corpus.pairs_by_id(ids, list(dict.fromkeys(keep.columns())))
-    return ids[keep.mask(dict(rows))].tolist()
+def _inside(corpus, ids, pairs):
+    "Those of some pairs that a filter keeps."
+    if not len(ids) or not pairs: return ids.tolist()
+    rows = corpus.pairs_by_id(ids, list(dict.fromkeys(pairs.columns())))
+    return ids[pairs.mask(dict(rows))].tolist()
 
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #7fb462e2
 @st.cache_resource(max_entries=16, ttl=600, show_spinner=False)
