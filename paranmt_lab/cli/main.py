@@ -119,7 +119,7 @@ score sample-pairs p_strong@parabank p_fluent@parabank
 select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 --exclude-equal \
 --reason "pairs that are strong paraphrases with a probability of 0.8 or more, as the raters of the calibration judge"
 annotate new sample-pairs sample --n 8
-corpus lexicon sample-pairs words
+corpus lexicon sample-pairs sample-words
 '''
 PROBABILITY_RANGES = ((0., 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.)) # Ranges of the last table
 

@@ -77,7 +77,8 @@ def _opened(name, stamp):
 
 def _lexicons(s):
     "Counted lexicons of the workspace, with their kind."
-    return [name for name, folder in models_at_hand(s, 'Lexicon').items() if (folder / 'words.parquet').is_file()]
+    return [name for name in models_at_hand(s, 'Lexicon')
+            if (s.models / name.partition(':')[2] / 'words.parquet').is_file()] # not those of the checkout alone
 
 def _corpus_of(lexicon, s):
     "The corpus that a lexicon was counted in, where it is still there."
