@@ -2284,6 +2284,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                        'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes.campaigns_of': ( '6_showing/components/outcomes.html#campaigns_of',
                                                                                                    'paranmt_lab/components/outcomes.py'),
+                                                 'paranmt_lab.components.outcomes.expected_development': ( '6_showing/components/outcomes.html#expected_development',
+                                                                                                           'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes.from_file': ( '6_showing/components/outcomes.html#from_file',
                                                                                                 'paranmt_lab/components/outcomes.py'),
                                                  'paranmt_lab.components.outcomes.open_log_if_there': ( '6_showing/components/outcomes.html#open_log_if_there',

@@ -2,13 +2,14 @@
 
     python tests/screenshots.py [WORKSPACE] [--all]
 
-The pages of `SHOWN` go to nbs/tutorials/images/; with --all every page goes to tests/screenshots/, in both colour
-schemes.
+The pages of `SHOWN` go to nbs/tutorials/images/, those of `EXAMPLES` to paranmt_lab/assets/views/, where an empty page
+shows them; with --all every page goes to tests/screenshots/, in both colour schemes.
 WORKSPACE is one that `paranmt demo` has filled; without it the workspace of the settings is shown. The ratings of the
 pictures are in a database of their own, which is forgotten."""
 import os
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
@@ -29,6 +30,8 @@ SHOWN = {
     'app-training.png': ('training', {}, ''),
     'rating_card.png': ('annotate', dict(campaign='ratings', annotator='ada'), '2v'),
 }
+# Pages that show a picture of themselves where a workspace has nothing for them.
+EXAMPLES = ('back-translation', 'pairs', 'training', 'negatives', 'embedding-map', 'compare', 'lexicon', 'neighbours')
 # The other pictures of nbs/tutorials/images and the programs that draw them.
 DRAWN = {'peers.svg': 'nbs/papers/peers.py', 'packages.svg': 'docs/packages.py'}
 EVERY = ('', 'back-translation', 'pairs', 'lexicon', 'annotate', 'agreement', 'training', 'compare',
@@ -59,6 +62,16 @@ def picture(page, path, file, address, keys='', tall=True):
     if 'This view cannot be shown' in page.text(): sys.exit(f'{path or "overview"} shows an error: see {file}')
 
 
+def example(page, path, folder):
+    "The picture of a page without its sidebar and its header, as small as it can be read."
+    page.open(path)
+    page.tab.wait_for_timeout(1000)
+    box = page.tab.locator('[data-testid=stMain]').bounding_box()
+    top = page.tab.locator('.st-key-page_header').bounding_box()['y'] + 90
+    data = page.tab.screenshot(clip=dict(x=box['x'] + 16, y=top, width=box['width'] - 48, height=640))
+    Image.open(BytesIO(data)).convert('RGB').save(folder / f'{path.replace("-", "_")}.webp', quality=60, method=6)
+
+
 def main(workspace, out, every):
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
         os.environ |= dict(PARANMT_ANNOTATIONS=f'sqlite:///{folder}/ratings.sqlite', PARANMT_WORKSPACE=str(workspace))
@@ -72,6 +85,7 @@ def main(workspace, out, every):
             page.tab.set_default_timeout(PATIENCE)
             for name, (path, facts, keys) in SHOWN.items() if not every else ():
                 picture(page, path, ROOT / f'nbs/tutorials/images/{name}', facts, keys, tall=False)
+            for path in EXAMPLES if not every else (): example(page, path, ROOT / 'paranmt_lab/assets/views')
             for scheme in ('light', 'dark') if every else ():
                 page.tab.emulate_media(color_scheme=scheme)
                 for path in EVERY: picture(page, path, out / f'{path or "overview"}-{scheme}.png', {})

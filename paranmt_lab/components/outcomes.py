@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SCALES', 'LONG', 'CONDITION', 'MOST_PAIRS', 'open_log_if_there', 'pair_labels', 'campaigns_of', 'Rated',
            'rated_pairs', 'show_rated', 'people', 'ratings_for_half', 'training_outcomes', 'Trained', 'trained_on',
-           'show_trained', 'trainings', 'planned_campaign', 'send_pairs', 'select_command', 'campaign_command',
-           'from_file', 'pairs_condition', 'pairs_file', 'report', 'save_or_send']
+           'expected_development', 'show_trained', 'trainings', 'planned_campaign', 'send_pairs', 'select_command',
+           'campaign_command', 'from_file', 'pairs_condition', 'pairs_file', 'report', 'save_or_send']
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #411a8542
 import math
@@ -32,6 +32,7 @@ from ..corpora.query import Corpus, between
 from ..evaluation.tasks import development_measure
 from ..ground.settings import Settings, safe_name, settings
 from ..ground.wording import amount
+from ..jobs.provenance import fingerprint
 from ..jobs.run import list_runs
 from ..selection import Range, Selection, list_selections, read_selection, select
 from ..selection.conditions import range_condition
@@ -131,10 +132,12 @@ def ratings_for_half(
     return 4 * int(ratings.is_kept.sum())
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #fe53470e
+_PAIRS = {'name', 'selection', 'limit', 'seed'} # Settings of a training that choose its pairs, or change by chance
+
 def training_outcomes(
     s:Settings,  # Settings
     corpus:str,  # Name of a corpus
-) -> pd.DataFrame: # run, selection, pairs, development (best), set, measure
+) -> pd.DataFrame: # run, selection, pairs, development (best), set, measure, settings (of everything but the pairs)
     "Trainings on a corpus and their best development scores."
     rows = []
     for run in list_runs(s.runs):
@@ -142,9 +145,11 @@ def training_outcomes(
         metrics = run.metrics()
         if 'development' not in metrics or metrics.development.isna().all(): continue
         best = metrics.loc[metrics.development.idxmax()]
+        same = {name: value for name, value in run.config.items() if name not in _PAIRS}
         rows.append((run.name, run.config.get('selection') or 'all pairs', run.config.get('limit') or None,
-                     float(best.development), str(best.get('development_set', '')), development_measure(metrics)))
-    return pd.DataFrame(rows, columns=['run', 'selection', 'pairs', 'development', 'set', 'measure'])
+                     float(best.development), str(best.get('development_set', '')), development_measure(metrics),
+                     fingerprint(same)))
+    return pd.DataFrame(rows, columns=['run', 'selection', 'pairs', 'development', 'set', 'measure', 'settings'])
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #8077d6aa
 def _with_pairs(table, corpus):
@@ -162,7 +167,7 @@ def _on_one_set(table):
 
 class Trained(NamedTuple):
     "Trainings on a corpus that were developed on one set."
-    table: pd.DataFrame # run, selection, pairs, development (best), set, measure
+    table: pd.DataFrame # run, selection, pairs, development (best), set, measure, settings
     others: int         # Trainings on other development sets
 
 def trained_on(
@@ -172,13 +177,30 @@ def trained_on(
     table = training_outcomes(settings(), corpus.name)
     return Trained(*_on_one_set(_with_pairs(table, corpus))) if len(table) else Trained(table, 0)
 
+def expected_development(
+    outcome:Trained, # Of `trained_on`
+    pairs:int,       # Pairs to train on
+) -> tuple[float, pd.DataFrame]|None: # The score and the trainings behind it; None where none enclose that size
+    "The development score of a training on so many pairs, between those that differ in their pairs alone."
+    for _, alike in sorted(outcome.table.groupby('settings'), key=lambda group: -len(group[1])):
+        by_size = alike.groupby('pairs').development.mean()
+        if len(by_size) > 1 and by_size.index[0] <= pairs <= by_size.index[-1]:
+            return float(np.interp(np.log(pairs), np.log(by_size.index), by_size)), alike
+    return None
+
 def show_trained(
     outcome:Trained,        # Of `trained_on`
+    pairs:int,              # Pairs kept now
     place:'DeltaGenerator', # Where
 ):
-    "The best development score."
+    "The development score to expect of the pairs kept; where trainings do not tell it, the best one."
     quiet = dict(delta_color='off', delta_arrow='off')
     if not len(outcome.table): return place.metric('Best development score', 'none trained', **quiet)
+    if estimate := expected_development(outcome, pairs):
+        score, alike = estimate
+        return place.metric('Development score, expected', f'{score:.1f}', f'of {amount(len(alike), "training")}',
+                            help='Interpolated over the logarithm of the pairs, between trainings on this corpus that '
+                                 'differ in their pairs alone: ' + ', '.join(alike.run.map(escaped)), **quiet)
     best = outcome.table.loc[outcome.table.development.idxmax()]
     place.metric('Best development score', f'{best.development:.1f}', f'{best.run}, {best.selection}', **quiet)
 

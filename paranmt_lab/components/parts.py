@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -157,9 +158,13 @@ def nothing_yet(
     message:str, # What is missing, as Markdown
     command:str, # The command that makes it
 ):
-    "An empty state: what is missing and the command that makes it."
+    "An empty state: what is missing, the command that makes it, and the page on the demonstration's data."
     st.info(message, icon=':material/inbox:')
     st.code(command, language='bash')
+    example = files('paranmt_lab').joinpath('assets', 'views', f"{_book()['page'].rpartition('.')[2]}.webp")
+    if example.is_file():
+        st.caption('An example: this page after `make demo`')
+        st.container(key='example').image(example.read_bytes())
     st.stop()
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #59076ca5

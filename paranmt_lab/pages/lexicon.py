@@ -133,15 +133,17 @@ def _simlex_part(lexicon, by, s):
         if rho['n']: draw(simlex_scatter(pairs, SCORES[by]).properties(height=360), 'simlex')
 
 # %% ../../nbs/6_showing/pages/20_lexicon.ipynb #9a0386b1
-_PARTNERS = """SELECT word FROM (SELECT unnest([first, second]) AS word FROM pairs WHERE "cross" >= $least)
-          GROUP BY word ORDER BY word < 100, count(*) DESC, word"""
+_OFTEN = """SELECT first, second FROM pairs WHERE "cross" >= $least AND first <> second
+           ORDER BY "cross" DESC, first, second LIMIT 5000"""
 
 @st.cache_data(max_entries=4, show_spinner=False)
 def _default_word(_lexicon, stamp):
-    "A word to begin with, one that has paraphrases: the first of some, or the rarer one that has most of them."
-    numbers = _lexicon.query(_PARTNERS, dict(least=LEAST_SHOWN))['word']
-    words = _lexicon.words.word.to_numpy()[numbers].tolist() or [_lexicon.words.word[0]]
-    return next((word for word in ('good', 'house', 'man') if word in words), words[0])
+    "A word to begin with: of the words that meet most often, one of the two with the highest adjusted PMI."
+    words = _lexicon.words.word.to_numpy()
+    often = _lexicon.query(_OFTEN, dict(least=LEAST_SHOWN))
+    if not len(often): return words[0]
+    scores = pair_scores(_lexicon, words[often['first']], words[often['second']])
+    return words[often['first'][scores.adjusted.argmax()]]
 
 # %% ../../nbs/6_showing/pages/20_lexicon.ipynb #14a9c705
 @page_part

@@ -328,7 +328,7 @@ def _tiles(view):
     places[0].metric('Pairs kept', f'{count:,}', f'{count / max(every, 1):.1%} of {every:,}', **quiet)
     _strong_tile(view, places[1], quiet)
     show_rated(view.ratings, places[2])
-    show_trained(view.runs, places[3])
+    show_trained(view.runs, count, places[3])
 
 def _strong_tile(view, place, quiet):
     "The strong pairs that a calibration expects among those kept."
