@@ -3356,6 +3356,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                          'paranmt_lab/encoders/published.py'),
                                                 'paranmt_lab.encoders.published._checked': ( '1_models/encoders/published.html#_checked',
                                                                                              'paranmt_lab/encoders/published.py'),
+                                                'paranmt_lab.encoders.published._join': ( '1_models/encoders/published.html#_join',
+                                                                                          'paranmt_lab/encoders/published.py'),
                                                 'paranmt_lab.encoders.published._sum': ( '1_models/encoders/published.html#_sum',
                                                                                          'paranmt_lab/encoders/published.py'),
                                                 'paranmt_lab.encoders.published._unpacked': ( '1_models/encoders/published.html#_unpacked',

@@ -40,6 +40,7 @@ ENCODERS = {  # Name to what it is called, and what it is
     'paraphrase-scorer-2': ('paraphrase-scorer-2 (ours)', 'static, 464 dimensions, 12 MB, learnt from all-MiniLM-L6'),
     'onnx:paraphrase-MiniLM-L3-v2': ('paraphrase-MiniLM-L3', 'transformer, 3 layers, 384 dimensions'),
     'st:all-MiniLM-L6-v2': ('all-MiniLM-L6', 'transformer, 6 layers, 384 dimensions'),
+    'st:all-mpnet-base-v2': ('all-mpnet-base', 'transformer, 12 layers, 768 dimensions'),
 }
 MEANS = {'STS 2012': ['STS12'], 'STS 2013 without SMT': ['STS13'], 'STS 2014': ['STS14'], 'STS 2015': ['STS15'],
          'mean of 2012, 2014, 2015': ['STS12', 'STS14', 'STS15'], 'STS 2017': ['STS17'], 'STS-B dev': ['STS-B']}

