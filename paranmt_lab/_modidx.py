@@ -6837,6 +6837,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._draw': ( '6_showing/pages/pairs.html#_draw',
                                                                             'paranmt_lab/pages/pairs.py'),
+                                         'paranmt_lab.pages.pairs._ends_of_strong': ( '6_showing/pages/pairs.html#_ends_of_strong',
+                                                                                      'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._first_with': ( '6_showing/pages/pairs.html#_first_with',
                                                                                   'paranmt_lab/pages/pairs.py'),
                                          'paranmt_lab.pages.pairs._five_ranges': ( '6_showing/pages/pairs.html#_five_ranges',

@@ -81,11 +81,13 @@ def expected_strong(
     axis:Axis,         # Axis of a probability
     counts:np.ndarray, # int64[256] pairs of each code
     bounds:Range|None=None, # Range of the probability; None: all pairs with a value
+    curve:Sequence[Sequence[float]]=((0, 1), (0, 1)), # Rising probabilities, and the share of strong pairs at each
 ) -> tuple[float, int]: # Expected strong pairs, to half a bin a pair; the pairs with a value
-    "Sum of the probabilities of the pairs in a range."
+    "Sum of the probabilities of the pairs in a range, or of the shares that a curve gives at them."
     first, last = code_range(axis, bounds) if bounds else (1, len(axis.edges) + 1)
     inside = counts[first:last + 1]
-    return float(inside @ _middles(axis.edges)[first - 1:last]), int(inside.sum())
+    shares = np.interp(_middles(axis.edges), *curve)
+    return float(inside @ shares[first - 1:last]), int(inside.sum())
 
 # %% ../../nbs/6_showing/components/11_histograms.ipynb #817717f8
 SHARES = .5, .6, .7, .8, .9 # Shares of strong pairs that one click asks for

@@ -335,10 +335,22 @@ def _strong_tile(view, place, quiet):
     title, measure = 'Strong pairs, expected', view.probability
     if not measure: return place.metric(title, 'not available', 'paranmt judge calibrate', **quiet)
     strong, of = expected_strong(view.filters.axes[measure], view.counts.by_axis[measure], view.ranges.get(measure))
-    lack = view.counts.pairs - of
-    place.metric(title, f'{strong:,.0f}', f"{strong / max(of, 1):.0%} of {'them' if not lack else f'{of:,}'}", **quiet,
+    lack, ends = view.counts.pairs - of, _ends_of_strong(view, measure)
+    share = f'{ends[0] / max(of, 1):.0%} to {ends[1] / max(of, 1):.0%}' if ends else f'{strong / max(of, 1):.0%}'
+    place.metric(title, f'{strong:,.0f}', f"{share} of {'them' if not lack else f'{of:,}'}", **quiet,
                  help=f'The sum of {label(measure)} over the pairs kept'
-                      + f', without {amount(lack, "pair")} that have no value of it.' * bool(lack) + '.' * (not lack))
+                      + f', without {amount(lack, "pair")} that have no value of it' * bool(lack)
+                      + '. The interval is that of the held-out ratings of the calibration.' * bool(ends))
+
+def _ends_of_strong(view, measure):
+    "Strong pairs by both ends of the intervals of a calibration's held-out ratings; None if it is not there."
+    name = f"calibration:{measure.partition('@')[2]}"
+    if name not in models_at_hand(settings(), 'Calibration'): return None
+    table = _opened(name, identity_of(name)['checksum']).drawings.get('strong', {}).get('reliability')
+    if not table: return None
+    axis, counts, own = view.filters.axes[measure], view.counts.by_axis[measure], view.ranges.get(measure)
+    curves = [([0, *table['predicted'], 1], [0, *table[end], 1]) for end in ('low', 'high')]
+    return [expected_strong(axis, counts, own, curve)[0] for curve in curves]
 
 # %% ../../nbs/6_showing/pages/07_pairs.ipynb #dc8e0910
 @st.cache_data(max_entries=16, ttl=3600, show_spinner='Looking for the pairs')
