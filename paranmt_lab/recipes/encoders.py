@@ -8,13 +8,14 @@ __all__ = ['SIZES', 'MODELS', 'SIMPLE', 'TRANSFER_TASKS', 'Recipe', 'Size', 'mod
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #1d489817
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..encoders.names import RECURRENT, features_of
 from .rows import Rows, by_year, each_trial, last_development, mean_differences, of_tasks
 from .sources import PUBLIC_SCORE
-from .trials import Trial
+from .trials import Measurement, Trial
 from ..selection import Selection, paper_selection
 from ..training.config import train_config
 
@@ -22,11 +23,11 @@ from ..training.config import train_config
 @dataclass(frozen=True)
 class Recipe:
     "How a table of a paper is made at some scale."
-    trials: list[Trial]         # Trainings that it needs
-    rows: Rows                  # Makes the rows of the table
-    tasks: tuple[str, ...] = () # Tasks to evaluate besides STS
-    keeps: bool = True          # Keep the runs; without, only their figures stay
-    reduced: str = ''           # What is smaller than in the paper
+    trials: Sequence[Trial | Measurement] # Trainings or measurements that it needs
+    rows: Rows                            # Makes the rows of the table
+    tasks: tuple[str, ...] = ()           # Tasks to evaluate besides STS
+    keeps: bool = True                    # Keep the runs; without, only their figures stay
+    reduced: str = ''                     # What is smaller than in the paper
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #61820890
 @dataclass(frozen=True)

@@ -22,12 +22,13 @@ class Step:
     "One piece of work of a recipe: a training with one seed, or a measurement."
     name: str                               # Name of its outcome, and of the run that it trains
     make: Callable[[Settings], dict | None] # Does the work; returns facts for JSON, None if it was stopped
-    model: str = ''                         # Model that it trains; empty: none
+    model: str = ''                         # Model that it trains, or the name of its measurement
     hidden: int = 0                         # Size of its states, if it reads word by word
     corpus: str = ''                        # Corpus that it trains on
     limit: int = 0                          # Most pairs of an epoch; 0: those of the corpus
     epochs: int = 0                         # Passes over the pairs
     tasks: tuple[str, ...] = ()             # Tasks that it evaluates besides STS
+    rate: float = 0.                        # Pairs a second of a measurement; 0: that of the model
 
 # %% ../../nbs/5_learning/recipes/01_outcomes.ipynb #0ec950ca
 def outcome_file(

@@ -27,7 +27,6 @@ from .encoders import Recipe
 from .outcomes import Step, outcome_of, take
 from .rows import Measured
 from .sources import SOURCES, lacking_files, need_corpus
-from .trials import smoke_trial
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #05889fd4
 SCALES = { # Scale to what it is for
@@ -42,6 +41,12 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'backtranslation.7': Imported('recipes.choosing.quality'),
     'backtranslation.12': Imported('recipes.choosing.diversity'),
     'backtranslation.13': Imported('recipes.choosing.more_pairs'),
+    'backtranslation.9': Imported('recipes.statistics.differences'),
+    'opusparcus.2': Imported('recipes.detection.segmentation'),
+    'opusparcus.3': Imported('recipes.detection.noise'),
+    'opusparcus.4': Imported('recipes.detection.neighbours'),
+    'opusparcus.7': Imported('recipes.detection.transfer'),
+    'paranmt.1': Imported('recipes.statistics.sources'),
     'paranmt.4': Imported('recipes.choosing.domains'),
     'paranmt.5': Imported('recipes.choosing.tenths'),
     'paranmt.6': Imported('recipes.encoders.megabatches'),
@@ -73,8 +78,8 @@ def recipe_of(
     if scale not in SCALES: raise ValueError(f"scale = {scale!r}, expected {', '.join(SCALES)}")
     if scale != 'smoke': return RECIPES[table](scale)
     recipe = RECIPES[table]('laptop')
-    return replace(recipe, trials=[smoke_trial(trial) for trial in _first_of_groups(recipe.trials)],
-                   reduced='60 pairs of the built-in sample, one epoch: these figures only show that the recipe works')
+    return replace(recipe, trials=[trial.small() for trial in _first_of_groups(recipe.trials)],
+                   reduced='the built-in sample, one epoch: these figures only show that the recipe works')
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #457149e5
 def steps_of(
@@ -105,6 +110,7 @@ def measured_rates(
 
 def _rate(step, rates):
     "Pairs a second of a step; without a measured rate, states of three times the size take nine times as long."
+    if step.rate: return step.rate
     typical = RATES.get(step.model, math.nan) / max(1, step.hidden / 300) ** 2
     return rates.get((step.model, step.hidden), typical)
 
@@ -112,10 +118,6 @@ def _rate(step, rates):
 def _pairs_of(corpus, s):
     if corpus in list_corpora(s): return Corpus.open(corpus, s).rows
     return SOURCES[corpus].pairs if corpus in SOURCES else 0
-
-def _files_of(config):
-    "Word vectors and development sets of a config, below the resources."
-    return filter(None, [config.encoder.vectors, *config.run.development.split(',')])
 
 def plan(
     table:str,  # Key of a table
@@ -126,13 +128,13 @@ def plan(
     rates, rows, recipe = measured_rates(s), [], recipe_of(table, scale)
     for step in steps_of(recipe):
         pairs = _pairs_of(step.corpus, s)
-        pairs = step.epochs * (min(pairs, step.limit) if step.limit else pairs)
+        pairs = step.epochs * (min(pairs or step.limit, step.limit) if step.limit else pairs)
         rows.append(dict(step=step.name, model=step.model, pairs=pairs, hours=pairs / _rate(step, rates) / 3600,
                          state='done' if outcome_of(step, s) else 'to do'))
     frame = pd.DataFrame(rows)
     corpora = dict.fromkeys(step.corpus for step in steps_of(recipe) if step.corpus)
     lacking = [file for corpus in corpora for file in lacking_files(corpus, s)]
-    files = {file for trial in recipe.trials for file in _files_of(trial.config)}
+    files = {file for trial in recipe.trials for file in trial.files}
     lacking += [file for file in sorted(files) if not (s.resources / file).is_file()]
     frame.attrs['lacking'] = list(dict.fromkeys(lacking))
     return frame
@@ -140,9 +142,9 @@ def plan(
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #fce24887
 def by_model(
     steps:pd.DataFrame, # Of `plan`
-) -> pd.DataFrame:      # model, trainings, pairs, hours
-    "The trainings of a plan by model."
-    sums = dict(trainings=('step', 'size'), pairs=('pairs', 'sum'), hours=('hours', 'sum'))
+) -> pd.DataFrame:      # model, steps, pairs, hours
+    "The trainings of a plan by model, and its measurements by name."
+    sums = dict(steps=('step', 'size'), pairs=('pairs', 'sum'), hours=('hours', 'sum'))
     return steps.groupby('model', sort=False).agg(**sums).reset_index()
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #1dca7c0f

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Pick', 'Rows', 'Measured', 'by_year', 'of_tasks', 'last_development', 'mean_of_sets', 'over_seeds', 'each_trial',
-           'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
+           'as_measured', 'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #c89358e8
 from collections.abc import Callable
@@ -16,14 +16,14 @@ import numpy as np
 
 from ..evaluation.results import MEAN, ONE_DATASET, results_frame
 from ..evaluation.sts import PLAIN_MEAN, YEARLY, of_datasets, yearly_means
-from .trials import Trial
+from .trials import Measurement, Trial
 from ..training.sweep import interval
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #d44797dd
 class Measured(NamedTuple):
     "A trial with the outcomes of its seeds, as far as they are there."
-    trial: Trial              # What was trained
-    outcomes: dict[int, dict] # Seed to outcome
+    trial: Trial | Measurement # What was trained or measured
+    outcomes: dict[int, dict]  # Seed to outcome
 
 Pick = Callable[[dict], list[dict]]               # From an outcome to figures
 Rows = Callable[[list[Measured]], list[dict]]     # From all trials of a recipe to rows of its table
@@ -74,7 +74,7 @@ def over_seeds(
     result:Measured, # A trial with its outcomes
     pick:Pick,         # Figures to take
 ) -> list[dict]:       # For each figure: mean, ends of the interval, cell, seeds, setting
-    "Combine the figures of the seeds."
+    "Combine the figures of the seeds; where these do not differ, the interval is that of the test pairs."
     trial, outcomes = result
     figures:dict[tuple, list[dict]] = {}
     for outcome in outcomes.values():
@@ -84,6 +84,7 @@ def over_seeds(
     rows = []
     for same in figures.values():
         value, low, high = interval([figure['value'] for figure in same])
+        if not low < high and 'low' in same[0]: low, high = same[0]['low'], same[0]['high']  # that of the test pairs
         rows.append(same[0] | dict(value=value, low=low, high=high) | about)
     return rows
 
@@ -93,6 +94,14 @@ def each_trial(
     "A table with a cell for each trial."
     return lambda every: [row for result in every if result.outcomes
                           for row in over_seeds(result, pick)]
+
+# %% ../../nbs/5_learning/recipes/04_rows.ipynb #053d80cf
+def as_measured(
+    every:list[Measured], # Measurements
+) -> list[dict]:          # Their rows
+    "A table of measurements."
+    return [dict(seeds=', '.join(map(str, trial.seeds)), config=trial.setting(outcomes.values())) | row | trial.cell
+            for trial, outcomes in every for outcome in outcomes.values() for row in outcome['rows']]
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #2bff278d
 def _by_set(result):

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
-           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'SOURCES',
-           'Source', 'write_whole', 'make_smoke', 'paraphrases_of', 'make_paraphrases', 'make_wmt', 'make_people',
-           'translation_lists', 'rows_where', 'make_czech_first', 'make_czech_mined', 'make_published', 'lacking_files',
+           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'NOISE',
+           'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke', 'paraphrases_of',
+           'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext', 'rows_where',
+           'make_czech_first', 'make_czech_mined', 'make_published', 'make_noise', 'make_language', 'lacking_files',
            'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
@@ -183,6 +184,13 @@ def translation_lists(
         raise ValueError(f'the translation of {name!r} was stopped; the same command resumes it')
     return back
 
+def make_bitext(
+    name:str,   # Name of the corpus
+    s:Settings, # Settings
+):
+    "All Czech sentences with their English ones, in the order of the file."
+    write_whole(name, pd.read_parquet(s.resources / CZECH_FILE).astype({'corpus': str}).assign(source_lang='cs'), s)
+
 def _czech_lists(s): return translation_lists('cs', 'czech', 'ct2:marian-cs-en-tiny', CZECH, s)
 
 def rows_where(
@@ -238,6 +246,35 @@ def make_published(
     "Import the published corpus and count its tokens, by which section 5.4 filters; a stopped import resumes."
     score(import_paranmt([s.resources / PUBLIC_FILE], name, PUBLIC_SCORE, s=s), LENGTHS)
 
+NOISE = 0, .2, .3, .4 # Shares of random pairs in the corpora `noise-SHARE`
+FEW_WORDS = 10        # Most words of their sentences, as in subtitles
+POSITIVES = 10_000    # Their pairs, random ones included
+
+def make_noise(
+    name:str,   # Name of the corpus, which ends in the share of random pairs
+    s:Settings, # Settings
+):
+    "Short references beside systems' outputs, of which a share gets the output of another source instead."
+    columns = ['segment', 'reference', 'hypothesis']
+    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
+    blanks = pd.concat([rows[side].str.count(' ') for side in columns[1:]], axis=1).max(axis=1)
+    rows = rows[(blanks < FEW_WORDS) & (rows.reference != rows.hypothesis)]
+    pairs = rows.sample(min(POSITIVES, len(rows)), random_state=0, ignore_index=True)
+    order = np.random.default_rng(0).permutation(len(pairs))  # more noise spoils the same pairs and more of them
+    noise = order[:int(float(name.rpartition('-')[2]) * len(pairs))]
+    pairs = pairs.rename(columns={'hypothesis': 'translation'})
+    pairs.loc[noise, 'translation'] = pairs.translation[np.roll(noise, 1)].to_numpy()
+    write_whole(name, pairs.assign(segment=[segment_of('wmt21-23', str(x)) for x in pairs.segment]), s)
+
+def make_language(
+    name:str,   # Name of the corpus, which ends in a language
+    s:Settings, # Settings
+):
+    "The sentences of a bitext beside their English ones, in random order."
+    language = name.rpartition('-')[2]
+    rows = pd.read_parquet(s.resources / f'train/bitext/{language}-en.parquet').sample(frac=1, random_state=0)
+    write_whole(name, rows.assign(source_lang=language), s)
+
 _FOLDER = 'name the folder that holds them in settings.ini or PARANMT_RESOURCES'
 SOURCES:dict[str, Source] = { # Corpus to its source
     'smoke': Source('sentences of the built-in sample, translated by the model that ships', 240, make_smoke,
@@ -249,6 +286,7 @@ SOURCES:dict[str, Source] = { # Corpus to its source
                        ('train/paraphrase/wmt21-23.parquet',), _FOLDER, (*LENGTHS, *OVERLAPS, SCORE)),
     'people': Source('captions, verses, simplifications and everyday sentences, without machine translation', 515_414,
                      make_people, tuple(f'train/paraphrase/{file}.parquet' for file in PEOPLE), _FOLDER),
+    'czech-bitext': Source('Czech sentences and their English ones', 157_626, make_bitext, (CZECH_FILE,), _FOLDER),
     'czech-first': Source('Czech sentences, translated by the model that ships', 110_000, make_czech_first,
                           (CZECH_FILE,), _FOLDER, (*LENGTHS, 'trigram_overlap', 'translation_score', SCORE)),
     'czech-mined': Source('lists of four translations, with what judges say who know none of them', 240_000,
@@ -256,6 +294,10 @@ SOURCES:dict[str, Source] = { # Corpus to its source
     'para-nmt-50m': Source('the published ParaNMT-50M', 51_409_585, make_published, (PUBLIC_FILE,),
                            "unpack the authors' para-nmt-50m.zip there, or import it as the corpus para-nmt-50m",
                            (*LENGTHS, PUBLIC_SCORE)),
+    **{f'noise-{share:g}': Source(f'short pairs of WMT, {share:.0%} of them random', POSITIVES, make_noise,
+                                  ('train/paraphrase/wmt21-23.parquet',), _FOLDER) for share in NOISE},
+    **{f'bitext-{lang}': Source('sentences and their English ones', 20_000, make_language,
+                                (f'train/bitext/{lang}-en.parquet',), _FOLDER) for lang in ('fi', 'sv')},
 }
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #85f34f65

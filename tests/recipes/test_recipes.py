@@ -23,7 +23,7 @@ from paranmt_lab.recipes.outcomes import outcome_of, take
 from paranmt_lab.recipes.reproduce import RECIPES, plan, recipe_of, reproduce, steps_of, table_rows
 from paranmt_lab.recipes.rows import Measured, each_trial, last_development, over_seeds
 from paranmt_lab.recipes.sources import PUBLIC_FILE, make_smoke, need_corpus
-from paranmt_lab.recipes.trials import NO_PAIRS, smoke_trial
+from paranmt_lab.recipes.trials import NO_PAIRS
 from paranmt_lab.selection import select
 
 
@@ -38,7 +38,9 @@ def lab(tmp_path_factory):
 
 # Their steps are those of other tables with other conditions
 LIKE_OTHERS = {f'backtranslation.{n}' for n in (4, 5, 6, 7, 13)} | {'paranmt.4', 'paranmt-preprint.5'}
-TRIALS = [pytest.param(table, marks=pytest.mark.soak if table in LIKE_OTHERS else ()) for table in RECIPES]
+MARKS = dict.fromkeys(LIKE_OTHERS, pytest.mark.soak)
+MARKS['paranmt.1'] = pytest.mark.skipif(not shutil.which('link-parser'), reason="needs Debian's link-grammar")
+TRIALS = [pytest.param(table, marks=MARKS.get(table, ())) for table in RECIPES]
 
 
 @pytest.mark.parametrize('table', TRIALS)
@@ -46,10 +48,11 @@ def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
     figures = reproduce(table, 'smoke', lab, show=False)
     assert figures.attrs['finished'] and set(plan(table, 'smoke', lab).state) == {'done'}
     ours = table_rows(table, 'smoke', lab)
-    assert len(ours) and (ours.config.str.contains('pairs of `smoke`')).all()
+    assert len(ours) and (ours.config.str.contains('pairs of `smoke`') | (table == 'opusparcus.4')).all()
+    if table.startswith('opusparcus'): return  # other encoders than the paper's, on other data
     if not (published_figures().run == table).any(): return  # the paper's figures of this table are not kept
     both = joined_table(table, lab.workspace / 'tables/smoke')
-    names = set(both.system[both.paper.notna()]) & set(ours.system)
+    names = set(both.system[both.paper.notna()]) & set(both.system[both.config != ''])
     assert names, 'no system is called as the paper calls it'
 
 
@@ -57,7 +60,8 @@ def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
 @pytest.mark.parametrize('scale', ['laptop', 'paper'])
 def test_trainings_have_names_of_their_own_and_cells_too(table, scale):
     recipe = recipe_of(table, scale)
-    cells = [json.dumps(trial.cell | dict(group=trial.group, choice=getattr(trial.selection, 'name', '')),
+    cells = [json.dumps(trial.cell | dict(group=trial.group, choice=getattr(trial.selection, 'name', ''),
+                                          steps=sorted(step.name for step in trial.steps().values())),
                         sort_keys=True) for trial in recipe.trials]
     assert len(set(cells)) == len(cells)
     names = [step.name for step in steps_of(recipe)]
@@ -159,7 +163,7 @@ def test_from_the_published_corpus_to_sts(lab, tmp_path):
 def test_a_training_without_figures_is_named_and_the_rest_goes_on(lab, monkeypatch, tmp_path):
     s = replace(lab, workspace=tmp_path)
     shutil.copytree(lab.workspace / 'corpora/smoke', tmp_path / 'corpora/smoke')
-    good, bad = (replace(smoke_trial(model_trial(name, 300, 'laptop')), cell=dict(system=name, megabatch=1))
+    good, bad = (replace(model_trial(name, 300, 'laptop').small(), cell=dict(system=name, megabatch=1))
                  for name in ('WORD', 'TRIGRAM'))
     bad = replace(bad, selection=replace(bad.selection, min_length=500))
     recipe = Recipe([bad, good], each_trial(last_development), reduced='all')
@@ -173,7 +177,7 @@ def test_a_training_without_figures_is_named_and_the_rest_goes_on(lab, monkeypat
 def test_figures_of_other_pairs_are_refused(lab, tmp_path):
     s = replace(lab, workspace=tmp_path)
     shutil.copytree(lab.workspace / 'corpora/smoke', tmp_path / 'corpora/smoke')
-    step = smoke_trial(model_trial('WORD', 300, 'laptop')).steps()[0]
+    step = model_trial('WORD', 300, 'laptop').small().steps()[0]
     take(step, s)
     file = tmp_path / 'corpora/smoke/pairs/part-00000.parquet'
     pairs = pd.read_parquet(file)
