@@ -241,7 +241,7 @@ def save(step, found, start):
 PAIRS = 10_000  # Pairs of an arm, of which the others are made
 WORD = train_config('word', 'uses', model='WORD', vectors=GLOVE, vocabulary=60_000, megabatch=20, epochs=3,
                     learning_rate=.02, probes=0)
-# Both as in choosing.py, which chose the learning rates on STS 2017, on pairs of WMT
+# Both as in choosing.ipynb, which chose the learning rates on STS 2017, on pairs of WMT
 BLSTM = alter(WORD, model='BLSTM', hidden=100, epochs=2, megabatch=1, learning_rate=.003, scramble=.3)
 MODELS = {'WORD': WORD, 'BLSTM': BLSTM}
 # Kinds of the pairs of an arm; the same ones twice take as many steps as with others
