@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['BatchArguments', 'score_batch', 'score_texts', 'columns_to_read', 'score_shard', 'NamedModel', 'named_models',
-           'unserved', 'wanted_columns', 'check_columns', 'taken_measures', 'score', 'KnowsTraining', 'score_columns']
+           'unserved', 'wanted_columns', 'check_columns', 'taken_measures', 'score', 'KnowsTraining', 'KeepsAccount',
+           'score_columns']
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #dba48d2e
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,8 +176,9 @@ def _identity(model):
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #b447477f
 def _name_of(kind, model):
     "Name by which a later scoring can ask for a model: with the kind that opens it where that is not its own."
-    own_kind = not isinstance(model.given, str) or model.given.startswith(f'{kind}:')
-    return f'{kind}:{model.name}' if own_kind else model.given
+    if not isinstance(model.given, str): return f'{kind}:{model.name}'
+    own_kind, _, rest = model.given.partition(':')
+    return f'{kind}:{model.name}' if own_kind == kind and Path(rest).is_absolute() else model.given
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #6120dfd6
 def _open(model, s): return open_model(model.given, s) if isinstance(model.given, str) else model.given
@@ -232,7 +234,12 @@ def _by_model(corpus, names, models):
     if not names: return [(wanted_columns([], models), models)]
     groups: dict[Any, tuple[list[str], Any]] = {}
     for name in names:
-        suffix = name.partition('@')[2]
+        measure, _, suffix = name.partition('@')
+        if ':' in suffix: # the whole name of a model
+            by = named_models([suffix])
+            column = stored_name(measure, {kind: model.name for kind, model in by.items()})
+            groups.setdefault((suffix, False), ([], by))[0].append(column)
+            continue
         kind = model_kind(name) if suffix else ''
         is_own = bool(kind) and (kind not in models or models[kind].name != suffix)
         by = _own_model(corpus, name, models) if is_own else models
@@ -400,10 +407,15 @@ def _fill(corpus, names, models, workers, cluster, show):
     if not (tasks := lacking(corpus, names)): return False
     is_alone = not cluster and (workers == 1 or len(tasks) == 1)
     opening = partial(dict, instances) if is_alone else partial(_opened_in_worker, models, settings())
+    accounts = {kind: model for kind, model in instances.items() if isinstance(model, KeepsAccount)}
     del instances # the workers open their own
     how = score_shard, opening, 1 if is_alone else workers, cluster
     with Progress(sum(corpus.sizes[shard] for shard, _ in tasks), 'pairs', corpus.folder, show=show) as progress:
         for pairs in each_shard(corpus, tasks, *how, lambda: progress.stopping): progress.advance(pairs)
+    for name in [name for name in names if model_kind(name) in accounts]:
+        model = accounts[model_kind(name)]
+        notes = dict(notes=[f'{model}: {model.account}'])
+        corpus.write_manifest(f'score-{name}', corpus.manifest(f'score-{name}') | notes)
     return True
 
 # %% ../../nbs/3_judging/filters/12_scoring.ipynb #7d621122
@@ -414,6 +426,11 @@ class KnowsTraining(Protocol):
         corpus:Corpus, # Corpus that it is to score
     ) -> str:          # Empty where it was trained on none of its pairs
         "A sentence about pairs that the model has seen."
+
+@runtime_checkable
+class KeepsAccount(Protocol):
+    "A model that may give no answer, and counts them."
+    account: str # Such as `500 answers, 17 malformed; 512 of 10,000 requests`
 
 def _notes(model, corpus):
     "A model's note about pairs that it was trained on, for manifests."

@@ -182,6 +182,10 @@ OF_SCORES = (
             'paranmt.3', 'probability of strength 3, fitted to ratings'),
     Measure('p_fluent', partial(calibrated, target='fluent'), _CALIBRATION, _SHARE,
             'paranmt.3', 'probability of fluency 3, fitted to ratings'),
+    Measure('strength', partial(Imported('engines.chat.marks'), scale='strength'), (*_TEXTS, model('chat')), (1., 3.),
+            'paranmt.3', 'paraphrase strength, as a language model marks it'),
+    Measure('fluency', partial(Imported('engines.chat.marks'), scale='fluency'), (*_TEXTS, model('chat')), (1., 3.),
+            'paranmt.3', 'fluency of the translation, as a language model marks it'),
 )
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #7daa8dc5
@@ -208,6 +212,7 @@ MEASURE_GROUPS = { # Name of a group to its measures
     'languages': ('source_language', 'reference_language', 'translation_language'),
     'perplexities': ('reference_perplexity', 'translation_perplexity', 'lm_seen'),
     'people': ('p_strong', 'p_fluent'),
+    'machine': ('strength', 'fluency'),
 }
 
 def ungrouped(

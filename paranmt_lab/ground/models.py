@@ -174,6 +174,7 @@ KINDS = Table({
     'apertium': _engine(('Translator',), 'engines.engines:open_apertium', example='apertium:spa-eng'),
     'generator': _engine(('Translator', 'GeneratorEngine'), 'generation.engine:open_generator',
                          example='generator:canonicaliser', marks=('generator.json',)),
+    'chat': Kind(('Translator', 'ChatModel'), 'engines.chat:open_chat', example='chat:NAME', extra='chat'),
     'link': Kind(('Parser', 'LinkParser'), 'parsing.parsers:open_link', serves='parser', example='link:en'),
     'stanza': Kind(('Parser', 'StanzaParser'), 'parsing.parsers:open_stanza', serves='parser', example='stanza:en',
                    extra='parsing'),

@@ -51,6 +51,9 @@ class Settings:
     port: int         # Port of the app
     researchers: tuple[str, ...] = () # E-mail addresses of those who reach every page of an app with a login
     home: Path = HOME # Folder of `app.py`, the sample and the models that ship
+    chat_url: str = ''         # Address of a server of language models, such as http://localhost:8000/v1
+    chat_requests: int = 10_000 # Most requests to it that the workspace may make; 0: no bound
+    chat_parallel: int = 4     # Requests that a worker sends at the same time
 
     @property
     def corpora(self) -> Path: return self.workspace / 'corpora'
@@ -64,9 +67,11 @@ class Settings:
     def sample(self) -> Path: return self.shipped / 'sample'
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #a347e387
-DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501', researchers='')
-# Variables that are no keys: PARANMT_SETTINGS names the file itself, PARANMT_DEBUG shows the command line's tracebacks.
-NOT_KEYS = {'PARANMT_SETTINGS', 'PARANMT_DEBUG'}
+DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501', researchers='',
+                chat_url='', chat_requests='10000', chat_parallel='4')
+# Variables that are no settings: PARANMT_SETTINGS names the file itself, PARANMT_DEBUG shows the command line's
+# tracebacks, and PARANMT_CHAT_KEY is secret, so it is read where it is sent and kept nowhere.
+NOT_KEYS = {'PARANMT_SETTINGS', 'PARANMT_DEBUG', 'PARANMT_CHAT_KEY'}
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #96ccbebe
 def _unknown(key, where, spell=str):
@@ -119,6 +124,12 @@ def _device(entries):
         raise SettingsError(f'{where}: device = {value!r}, expected auto, cpu, cuda or cuda:N')
     return value
 
+# %% ../../nbs/0_ground/ground/01_settings.ipynb #541909e8
+def _address(entries):
+    value, where = entries['chat_url']
+    if not value or re.fullmatch(r'https?://[^\s/@?#]+(/[^\s@?#]*)?', value): return value.rstrip('/')
+    raise SettingsError(f'{where}: chat_url is no address such as http://localhost:8000/v1, without a key in it')
+
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #46604460
 def _folder(key, entries, root, default):
     value = entries[key][0]
@@ -138,7 +149,9 @@ def load_settings(
     return Settings(root, workspace, _folder('resources', entries, root, workspace / 'resources'),
                     entries['annotations'][0] or f"sqlite:///{workspace / 'annotations.sqlite'}", _device(entries),
                     _whole('workers', entries, 0, 1024) or os.cpu_count() or 1, _whole('port', entries, 1, 65535),
-                    tuple(entries['researchers'][0].replace(',', ' ').split()))
+                    tuple(entries['researchers'][0].replace(',', ' ').split()), chat_url=_address(entries),
+                    chat_requests=_whole('chat_requests', entries, 0, 10**9),
+                    chat_parallel=_whole('chat_parallel', entries, 1, 256))
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #6d33764d
 def find_settings(

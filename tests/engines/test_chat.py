@@ -1,0 +1,208 @@
+"""Language models behind a server: its errors are survived, answers that cannot be used have no value and are counted,
+kills lose and double nothing, the budget holds, and the key is written nowhere."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import chat_server
+from command import paranmt
+from paranmt_lab.corpora.query import Corpus
+from paranmt_lab.engines.chat import ChatModel, ServerError, marks
+from paranmt_lab.engines.protocol import Decoding
+from paranmt_lab.filters.scoring import score
+from paranmt_lab.ground.models import open_model
+from paranmt_lab.ground.settings import settings
+
+PAIRS = [(f'We met {k} friends at the station.', f'We met {k} people at the {place}.')
+         for k in range(12) for place in ('station', 'market', 'end of a long day in town')]
+KEY = 'sk-a-secret-of-this-test'
+
+
+@pytest.fixture
+def server(monkeypatch):
+    "A server, named in the environment as a user names it."
+    one = chat_server.ChatServer()
+    monkeypatch.setenv('PARANMT_CHAT_URL', one.url)
+    monkeypatch.setenv('PARANMT_CHAT_KEY', KEY)
+    yield one
+    one.shutdown()
+    one.server_close()
+
+
+@pytest.fixture
+def lab(server, tmp_path, monkeypatch):
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path / 'lab'))
+    return settings()
+
+
+def corpus_of(lab, shards=3, name='pairs'):
+    "The pairs in some shards of equal size."
+    corpus, size = Corpus.create(name, lab), len(PAIRS) // shards
+    for k in range(shards):
+        some = PAIRS[k * size:(k + 1) * size]
+        corpus.write_pairs(k, dict(reference=[a for a, _ in some], translation=[b for _, b in some]))
+    return corpus
+
+
+def expected(scale): return [chat_server.marks(*pair)[scale] for pair in PAIRS]
+
+
+# ---- errors of the protocol
+
+@pytest.mark.parametrize('fault', ['429', '500', 'cut', 'half'])
+def test_errors_that_pass_are_survived(server, lab, fault):
+    server.faults[:] = [fault]
+    assert ChatModel('rule', lab).rate(*zip(*PAIRS[:2])) == [tuple(chat_server.marks(*p).values()) for p in PAIRS[:2]]
+    assert len(server.asked) == 3
+
+
+def test_retry_after_is_obeyed(server, lab):
+    server.faults[:] = ['429']
+    ChatModel('rule', replace(lab, chat_parallel=1)).rate(*zip(PAIRS[0]))
+    first, second = [seconds for seconds, text, _ in server.requests if text != 'Hello']
+    assert second - first >= 1
+
+
+@pytest.mark.parametrize('fault', ['filter', 'refusal', 'empty', 'chatter', 'long', 'page'])
+def test_what_is_no_answer_has_no_value_and_is_counted(server, lab, fault):
+    model = ChatModel('rule', lab)
+    server.faults[:] = [fault]
+    assert model.rate(*zip(PAIRS[0])) == [None]
+    asked = len(server.asked)
+    assert model.rate(*zip(PAIRS[0])) == [None] and len(server.asked) == asked  # not asked for again
+    outcome = 'refused' if fault in ('filter', 'refusal') else 'malformed'
+    assert model.answers.outcomes(model.key) == {outcome: 1} and f'1 {outcome}' in model.account
+
+
+def test_a_wrong_key_is_an_error_that_does_not_repeat_it(server, lab):
+    model = ChatModel('rule', lab)
+    server.faults[:] = ['401']
+    with pytest.raises(ValueError, match='PARANMT_CHAT_KEY') as error: model.rate(*zip(PAIRS[0]))
+    assert KEY not in str(error.value)
+
+
+def test_a_server_that_is_gone_is_named(lab):
+    with pytest.raises(ServerError, match='the same command continues'):
+        ChatModel('rule', replace(lab, chat_url='http://127.0.0.1:9/v1'))
+    with pytest.raises(FileNotFoundError, match='PARANMT_CHAT_URL'): open_model('chat:rule', replace(lab, chat_url=''))
+
+
+@pytest.mark.parametrize('form', ['json_schema', 'json_object', 'text'])
+def test_the_form_is_one_that_the_server_knows(server, lab, form):
+    server.forms = (form,)
+    assert ChatModel('rule', lab).identity['form'] == form
+
+
+# ---- as a measure
+
+def test_both_marks_are_columns_by_one_request_a_pair(server, lab):
+    corpus = corpus_of(lab)
+    result = paranmt('score pairs strength@chat:rule fluency@chat:rule')
+    assert result.returncode == 0, result.stderr
+    frame = corpus.frame(['strength@rule', 'fluency@rule'])
+    for scale in ('strength', 'fluency'): assert frame[f'{scale}@rule'].tolist() == expected(scale)
+    assert Counter(server.asked).most_common(1)[0][1] == 1
+    facts = corpus.manifest('score-strength@rule')
+    assert facts['model'] == 'chat:rule' and facts['chat']['server'] == 'fp_rule'
+    assert '36 answers' in ' '.join(facts['notes'])
+
+
+def test_names_of_vllm_and_ollama_are_resumed(server, lab):
+    corpus = corpus_of(lab)
+    for name, column in (('Qwen/Qwen2.5-7B', 'Qwen-Qwen2.5-7B'), ('llama3.2:3b', 'llama3.2-3b')):
+        score(corpus, [f'strength@chat:{name}'], show=False)
+        os.remove(corpus.folder / f'measures/strength@{column}/part-00000.parquet')
+        score(corpus, [f'strength@{column}'], show=False)
+        assert corpus.frame([f'strength@{column}'])[f'strength@{column}'].tolist() == expected('strength')
+
+
+def test_another_server_does_not_complete_a_column(server, lab):
+    corpus = corpus_of(lab)
+    score(corpus, ['strength@chat:rule'], show=False)
+    facts = corpus.manifest('score-strength@rule')
+    corpus.write_manifest('score-strength@rule', facts | dict(chat=facts['chat'] | dict(server='fp_other')))
+    os.remove(corpus.folder / 'measures/strength@rule/part-00000.parquet')
+    with pytest.raises(ValueError, match='or delete the column'): score(corpus, ['strength@rule'], show=False)
+
+
+def test_a_spent_budget_ends_and_a_larger_one_continues(server, lab, monkeypatch):
+    corpus = corpus_of(lab)
+    monkeypatch.setenv('PARANMT_CHAT_REQUESTS', '10')
+    result = paranmt('score pairs strength@chat:rule')
+    assert result.returncode == 1 and 'chat_requests = 10' in result.stderr and len(server.requests) < 10 + 4
+    monkeypatch.setenv('PARANMT_CHAT_REQUESTS', '100')
+    assert paranmt('score pairs strength@chat:rule').returncode == 0
+    assert corpus.frame(['strength@rule'])['strength@rule'].tolist() == expected('strength')
+    assert max(Counter(server.answered).values()) == 1
+
+
+def test_the_key_is_sent_and_written_nowhere(server, lab):
+    corpus_of(lab)
+    result = paranmt('--debug score pairs strength@chat:rule')
+    assert {key for _, _, key in server.requests} == {f'Bearer {KEY}'}
+    files = [path for path in lab.workspace.rglob('*') if path.is_file()]
+    assert any(path.name == 'chat.sqlite' for path in files)
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    assert KEY not in result.stdout + result.stderr
+
+
+# ---- kills
+
+SCORE = """
+import sys
+from paranmt_lab.corpora.query import Corpus
+from paranmt_lab.filters.scoring import score
+if __name__ == '__main__': score(Corpus.open('pairs'), ['strength@chat:rule'], workers=int(sys.argv[1]), show=False)
+"""
+
+
+@pytest.mark.parametrize('workers, moments', [(1, (7, 20)), pytest.param(2, (1, 5, 12, 25), marks=pytest.mark.soak)])
+def test_kills_during_scoring_lose_and_double_nothing(server, lab, tmp_path, workers, moments):
+    corpus, script = corpus_of(lab), tmp_path / 'score.py'
+    script.write_text(SCORE)
+    server.pause, server.faults[:] = .1, ['429', '500', '', '', '', 'cut', '', 'half'] * 2
+    for moment in moments:  # kill when so many answers were given
+        process = subprocess.Popen([sys.executable, script, str(workers)], start_new_session=True)
+        while process.poll() is None and len(server.answered) < moment: time.sleep(.01)
+        assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run([sys.executable, script, str(workers)], check=True)
+    assert corpus.frame(['strength@rule'])['strength@rule'].tolist() == expected('strength')
+    in_flight = len(moments) * workers * lab.chat_parallel
+    assert len(server.answered) - len(set(server.answered)) <= in_flight  # those that were under way at a kill
+    assert set(server.answered) == set(server.asked)
+    model = ChatModel('rule', lab)
+    assert model.answers.outcomes(model.key) == {'answer': len(PAIRS)} and corpus.check().empty
+
+
+# ---- as an engine
+
+def test_paraphrases_of_references(server, lab):
+    corpus_of(lab)
+    server.faults[:] = ['refusal', '429', 'long']
+    result = paranmt('translate pairs other --engine chat:rule --source reference')
+    assert result.returncode == 0, result.stderr
+    rows = Corpus.open('other').frame(['reference', 'translation', 'system', 'flags', 'translation_score'])
+    plain = rows[rows['flags'].isna()]
+    assert (plain.translation == 'In other words: ' + plain.reference).all() and set(rows.system) == {'rule'}
+    assert sorted(rows['flags'].dropna().unique()) == ['empty', 'unfinished'] and rows.translation_score.isna().all()
+
+
+def test_samples_have_seeds_of_their_own(server, lab):
+    engine = open_model('chat:rule', lab, 'Translator')
+    [found] = engine.translate(['It rains.'], Decoding(method='sample', n_best=3))
+    assert len(found) == 3 and len(server.asked) == 3
+    with pytest.raises(ValueError, match='by method sample'): engine.translate(['It rains.'], Decoding(n_best=2))
+
+
+def test_marks_of_absent_sides(lab):
+    values = marks(['It rains.', None, ' '], ['It rains.', 'x', 'y'], ChatModel('rule', lab))
+    assert values.dtype == np.float32 and np.isnan(values).tolist() == [False, True, True]
