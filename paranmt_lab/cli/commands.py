@@ -37,6 +37,8 @@ COMMANDS = { # Words of the command to its row
                         'paranmt annotate new pairs first --n 100 --overlap 2'),
     'annotate status': Row('annotate.status_', 'Progress and agreement; pause, close or reopen a campaign.',
                            'paranmt annotate status first'),
+    'annotate machine': Row('annotate.machine_', 'Let a language model rate, beside the people.',
+                            'paranmt annotate machine first'),
     'annotate export': Row('annotate.export_', 'Write the answers of a campaign, or a backup.',
                            'paranmt annotate export first first.csv'),
     'annotate import': Row('annotate.import_', 'Import ratings, or restore a backup.',

@@ -6,8 +6,8 @@
 __all__ = ['TWO', 'GOOD', 'COEFFICIENT_CHOICES', 'MOST', 'EVERYBODY', 'AXES', 'Subject', 'stratum_weights', 'last_event',
            'all_ratings', 'first_ratings', 'remarks', 'show_remarks', 'with_interval', 'marked_cells',
            'coefficient_columns', 'printable', 'keep_outcome', 'show_outcome', 'coefficients', 'pair_coefficients',
-           'label_counts', 'example_marks', 'show_example', 'show_coefficients', 'rater_names_at', 'confusion_at',
-           'drift_at', 'consistency_at', 'bias_at', 'gold_at', 'thinned', 'usual_block', 'show_raters']
+           'label_counts', 'example_marks', 'show_example', 'machines_at', 'show_coefficients', 'rater_names_at',
+           'confusion_at', 'drift_at', 'consistency_at', 'bias_at', 'gold_at', 'thinned', 'usual_block', 'show_raters']
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #a1cfa126
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ import streamlit as st
 
 from ..annotation.agreement import COEFFICIENTS, agreement_table, by_pair, verdict
 from ..annotation.campaigns import LABELS, Campaign, campaign_strata
+from ..annotation.machine import TOLERANCE, bias_by_label, compared, machine_ratings
 from ..annotation.raters import bias, confusion, consistency, drift, gold_agreement, gold_answers
 from ..annotation.store import EventLog, moment
 from ..annotation.table3 import PAPER_3_LABELS
@@ -281,12 +282,48 @@ def _by_stratum(subject:Subject) -> bool:
     if notes := remarks(table): st.caption(notes)
     return True
 
+# %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #d3ac8fbd
+def machines_at(
+    url:str,       # URL of the annotation database
+    campaign:str,  # Name of the campaign
+    event:int,     # Number of its last event
+    scale:str,     # strength or fluency
+) -> tuple[pd.DataFrame, pd.DataFrame]: # As of `compared` and of `bias_by_label`; both are empty without a machine
+    "Machines beside the people."
+    log = open_log(url)
+    machines = machine_ratings(log, campaign)
+    return compared(log, campaign, scale), bias_by_label(first_ratings(url, campaign, event), machines, scale)
+
+_ABOUT_MACHINES = (
+    'A machine counts in no other figure. *alpha*: with the machine as one more rater. *kappa*: quadratic, with the '
+    'median of the people. *advantage*: how often the machine is at least as close to the others as a person is. '
+    f'*passes*: for what share of people it may replace them (alternative annotator test, tolerance {TOLERANCE}). '
+    'Right: its bias by the label of the people, with intervals of 95 %.')
+
+def _machines(subject):
+    "Machines beside the people, if there are any."
+    answer = soon(machines_at, *subject.key, subject.scale)
+    if answer is None or not len(answer[0]): return
+    table, bias = answer
+    st.markdown('#### Machines beside people')
+    figures = {name: [with_interval(row[name], row[f'{name}_low'], row[f'{name}_high']) if pd.notna(row[name]) else ''
+                      for row in table.to_dict('records')] for name in ('alpha', 'kappa', 'bias', 'advantage')}
+    passes = ['' if pd.isna(share) else f'{share:.0%}' for share in table.passes]
+    left, right = st.columns([3, 2], gap='large')
+    view = table[['rater', 'items', 'no_answer']].assign(**figures, passes=passes)
+    with left: show_table(table, 'machines_table', printable(view), column_config=dict(no_answer='no answer'))
+    dots = bias.assign(annotator=[f'people say {label}' for label in bias.label], scale=bias.rater.map(legible))
+    if len(dots):
+        with right.container(key='machine_bias'): draw(bias_dots(dots), 'machine_bias_chart')
+    st.caption(_ABOUT_MACHINES)
+
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #8997db44
 def show_coefficients(
     subject:Subject, # Campaign, scale and moment
 ) -> None:
     "The view of coefficients, by stratum and by pair of people."
     if not _by_stratum(subject): return
+    _machines(subject)
     st.markdown('#### Agreement by pair of raters')
     table = soon(pair_coefficients, *subject.key, subject.scale, what='Comparing pairs of raters')
     if table is None: return
