@@ -141,6 +141,7 @@ LEXICAL = (
 )
 
 # %% ../../nbs/3_judging/filters/11_table.ipynb #39d263c2
+_BY_WORDS = *_TOKENS, words_of('encoder')
 OF_SCORES = (
     Measure('translation_score', None, (), (-np.inf, 0.),
             'paranmt section 5.4', 'log-probability by length, from decoding'),
@@ -149,8 +150,12 @@ OF_SCORES = (
             'backtranslation section 5.6', 'negative translation score'),
     Measure('paraphrase_score', Imported('filters.measures.paraphrase_score'), (*_TEXTS, model('encoder')), (-1., 1.),
             'paranmt section 3.2, paranmt.3', 'cosine under a sentence encoder', version=2),
-    Measure('word_alignment', Imported('filters.alignment.word_alignment'), (*_TOKENS, words_of('encoder')), (-1., 1.),
-            'not in the papers', "how well each word is met by one of the other side, under an encoder's word vectors"),
+    Measure('word_alignment', Imported('filters.alignment.word_alignment'), _BY_WORDS, _SHARE,
+            'not in the papers', "words of both sides aligned one to one, by an encoder's word vectors", version=2),
+    Measure('reference_unaligned', Imported('filters.alignment.unaligned_words'), _BY_WORDS, _COUNT,
+            'not in the papers', 'words of the reference that the translation lacks, by word alignment'),
+    Measure('translation_unaligned', partial(Imported('filters.alignment.unaligned_words'), side=1), _BY_WORDS, _COUNT,
+            'not in the papers', 'words that the translation adds, by word alignment'),
     Measure('reference_probability', Imported('filters.probability.reference_probability'),
             (column('translation'), model('classifier')), _SHARE,
             'backtranslation section 5.6.1', 'P(R): the translation reads like a reference'),
@@ -206,7 +211,7 @@ MEASURE_GROUPS = { # Name of a group to its measures
                    'translation_trigram_repetition', 'reference_word_evenness', 'translation_word_evenness',
                    'copied_source'),
     'decoding': ('translation_score', 'translation_cost'),
-    'meaning': ('paraphrase_score', 'word_alignment'),
+    'meaning': ('paraphrase_score', 'word_alignment', 'reference_unaligned', 'translation_unaligned'),
     'references': ('reference_probability', 'probability_of_reference'),
     'rarity': ('reference_idf', 'translation_idf'),
     'languages': ('source_language', 'reference_language', 'translation_language'),
