@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TOP', 'CHOICES', 'FITS', 'Curve', 'Additive', 'as_json', 'from_json', 'fit_isotonic', 'knots_of', 'broken', 'Choice',
-           'fit_logistic', 'fit_ordinal', 'fit_curves']
+           'fit_logistic', 'fit_ordinal', 'fit_average', 'fit_curves']
 
 # %% ../../nbs/3_judging/calibration/02_fits.ipynb #68626874
 from collections.abc import Mapping
@@ -215,8 +215,26 @@ def fit_ordinal(
     w, first, gaps = np.split(solution, [X.shape[1], X.shape[1] + 1])
     return _curves_of(design, w, -(first[0] + np.exp(gaps).sum()), values)
 
+# %% ../../nbs/3_judging/calibration/02_fits.ipynb #07978541
+def fit_average(
+    values:pd.DataFrame, # A column for each measure; no missing values
+    labels:np.ndarray,   # float[n], 1 or 0
+) -> Additive:           # Straight lines, constant outside the range of the values
+    "The mean of the standardised measures, as a probability."
+    from sklearn.linear_model import LogisticRegression
+    varying = [name for name in values if values[name].min() < values[name].max()]
+    if not varying or labels.min() == labels.max(): return _constant(values, labels)
+    x = values[varying].to_numpy(float)
+    signs = np.where((x - x.mean(0)).T @ (labels - labels.mean()) < 0, -1, 1)
+    weights = signs / (np.maximum(x.std(0), 1e-9) * len(varying))
+    fit = LogisticRegression(C=1e6).fit((x @ weights)[:, None], labels)
+    slope, base = float(fit.coef_[0, 0]), float(fit.intercept_[0])
+    ends = {name: np.array([values[name].min(), values[name].max()], float) for name in varying}
+    lines = {name: Curve(tuple(ends[name]), tuple(slope * w * ends[name])) for name, w in zip(varying, weights)}
+    return _centred(lines, base, values)
+
 # %% ../../nbs/3_judging/calibration/02_fits.ipynb #bbdc1a62
-FITS = 'isotonic', 'logistic', 'ordinal'
+FITS = 'isotonic', 'logistic', 'ordinal', 'average'
 
 def fit_curves(
     values:pd.DataFrame,    # A column for each measure; no missing values
@@ -231,4 +249,5 @@ def fit_curves(
         raise ValueError(f'an isotonic fit takes one measure, found {len(values.columns)}; take logistic')
     labels = np.asarray(labels, float)
     if kind == 'isotonic': return fit_isotonic(values, labels)
+    if kind == 'average': return fit_average(values, labels)
     return (fit_logistic if kind == 'logistic' else fit_ordinal)(values, labels, choice)

@@ -95,10 +95,11 @@ def _fit_target(pairs, target, columns, kind, times):
     "Curves of one target, rows of figures, tables for charts, and the number of pairs."
     sample, values = _complete(pairs, target, columns)
     labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
-    answers = sample[TARGETS[target]].to_numpy(float) if kind == 'ordinal' else labels
+    marks = sample[TARGETS[target]].to_numpy(float)
+    answers = marks if kind == 'ordinal' else labels
     fit = lambda v, y, g: fit_chosen(v, y, g, kind)
     p = out_of_fold(values, answers, groups, fit)
-    table = figures(p, labels, groups, times)
+    table = figures(p, labels, groups, times, marks)
     distance = calibration_error(reliability(p, labels, groups, times=0))
     error = dict(metric='calibration error', value=distance, low=np.nan, high=np.nan, n=len(labels),
                  groups=table.groups.iloc[0])
@@ -142,14 +143,16 @@ def compare_filters(
     combinations:dict[str, Sequence[str]]|None=None, # Name to measures; None: `all together`
     seed:int=0,               # Random seed of the folds
 ) -> pd.DataFrame:            # target, system, metric, value, low, high, n, groups
-    "AUC of each measure and of combinations, and the difference of the first combination to each."
+    "AUC of each measure and of combinations, across and within references; the first combination minus each."
     combinations = combinations or {'all together': list(columns)}
     tables = []
     for target in TARGETS:
         sample, values = _complete(pairs, target, columns)
         labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
         scores = predictions(values, labels, groups, combinations, seed)
-        tables.append(auc_table(scores, labels, groups, next(iter(combinations)), times, seed).assign(target=target))
+        marks = sample[TARGETS[target]].to_numpy(float)
+        table = auc_table(scores, labels, groups, next(iter(combinations)), times, seed, marks)
+        tables.append(table.assign(target=target))
     return pd.concat(tables, ignore_index=True)
 
 # %% ../../nbs/3_judging/calibration/05_fitting.ipynb #3730ffa1

@@ -60,7 +60,7 @@ def _figure(row, digits=3): return f"{row['value']:.{digits}f} [{row['low']:.{di
 # %% ../../nbs/3_judging/calibration/04_model.ipynb #71ec31ab
 def _figure_lines(calibration):
     "Rows of the card's table."
-    best = ('auc', 'brier', 'loss', 'share')
+    best = ('auc', 'within', 'brier', 'loss', 'share')
     for target in calibration.targets:
         rows = {r['metric']: r for r in calibration.figures if r['target'] == target and r['system'] == 'calibration'}
         cells = [_figure(rows[m]) if m in rows else 'not available' for m in best]
@@ -92,11 +92,12 @@ A pair that lacks one of them has no probability.
 ## Accuracy
 
 Cross-validated, no reference in both a training and a test fold; intervals of 95 % by a bootstrap of references.
-`share` is the share of label 3 among the rated pairs. The probability is that of these raters for pairs like
+`within` is the share of pairs of translations of one reference that it orders as people do. `share` is the share
+of label 3 among the rated pairs. The probability is that of these raters for pairs like
 these; on other texts the ranking of pairs carries over better than the probability itself.
 
-| label 3 of | AUC | Brier score | log loss | share | rated |
-|---|---|---|---|---|---|
+| label 3 of | AUC across references | within | Brier score | log loss | share | rated |
+|---|---|---|---|---|---|---|
 {figures}
 """
 

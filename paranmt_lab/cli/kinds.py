@@ -60,7 +60,7 @@ class CalibrationConfig:
     ratings: str = ''
     measure: tuple[str, ...] = several(str, 'MEASURE') # Measures to use; none: all that the rated pairs have
     # Default: isotonic for one measure, logistic for several
-    fit: str = choice('', 'isotonic', 'logistic', 'ordinal')
+    fit: str = choice('', 'isotonic', 'logistic', 'ordinal', 'average')
     # Two numbers that rise: strength is 1 up to LOW, 2 up to HIGH, 3 above; none: marks are 1, 2, 3
     strength_cuts: tuple[float, ...] = several(float, 'LOW,HIGH')
     fluency_cuts: tuple[float, ...] = several(float, 'LOW,HIGH') # The same for fluency
@@ -214,7 +214,7 @@ def _show_comparison(corpus, pairs, columns):
     table = compare_filters(with_measures(pairs, corpus, columns), columns)
     for target, part in table.groupby('target', sort=False):
         show_table(part[['system', 'metric', 'value', 'low', 'high']],
-                   f'AUC, {target}: each alone and all together', digits=3)
+                   f'AUC across and within references, {target}: each alone and all together', digits=3)
 
 # %% ../../nbs/7_command/cli/09_kinds.ipynb #53e049df
 class Kind(NamedTuple):

@@ -20,7 +20,16 @@ from paranmt_lab.calibration.fits import (
 from paranmt_lab.calibration.fitting import calibrate, calibrate_corpus, facts_of, usable_measures
 from paranmt_lab.calibration.model import Calibration, open_calibration, save_calibration
 from paranmt_lab.calibration.ratings import Scales, labelled_pairs, read_ratings, with_measures
-from paranmt_lab.calibration.validation import auc, aucs, fit_chosen, folds_of, out_of_fold, resampled
+from paranmt_lab.calibration.validation import (
+    auc,
+    aucs,
+    figures,
+    fit_chosen,
+    folds_of,
+    out_of_fold,
+    resampled,
+    within_references,
+)
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.scoring import score
 from paranmt_lab.filters.table import measure_of
@@ -29,6 +38,7 @@ from paranmt_lab.ground.settings import settings, write_json
 from references import references
 
 auc_slowly = references('calibration.validation').auc_slowly
+within_slowly = references('calibration.validation').within_slowly
 probability_slowly = references('calibration.fits').probability_slowly
 SCORER = 'paraphrase_score@paraphrase-scorer'
 
@@ -222,6 +232,29 @@ def test_resamples_draw_whole_references():
     draws = resampled(groups, 50)
     assert (draws[0] == 1).all() and (draws[:, 0] == draws[:, 1]).all() and (draws[:, 3] == draws[:, 4]).all()
     assert (draws[1:, 0] + draws[1:, 3] + draws[1:, 5] == 3).all()
+
+
+def test_order_within_references_is_the_definition_in_every_resample():
+    rng = np.random.default_rng(3)
+    for n in (4, 40):
+        scores, marks = (rng.integers(*ends, n).astype(float) for ends in ((0, 5), (1, 4)))
+        groups = np.arange(n) // 4
+        draws = resampled(groups, 10)
+        for weights, share in zip(draws, within_references(scores, marks, groups, draws)):
+            rows = [(s, m, (g, copy)) for s, m, g, w in zip(scores, marks, groups, weights) for copy in range(int(w))]
+            np.testing.assert_equal(share, within_slowly(*map(list, zip(*rows))))
+
+
+def test_an_average_weighs_its_measures_alike_and_has_a_figure_within_references_where_there_is_one():
+    x, y, groups = made_up()
+    x = x.assign(b=-10 * x.b.abs())
+    p = out_of_fold(x, y, groups, lambda v, l, g: fit_chosen(v, l, g, 'average'))
+    curves = fit_curves(x, y, kind='average')
+    assert np.ptp([curves.curves[c](x[c]).std() for c in x]) < 1e-9 and all(
+        np.polyfit(x[c], curves.curves[c](x[c]), 1)[0] > 0 for c in x)
+    of = figures(p, y, groups, 20).set_index('metric').value
+    assert .6 < of['within'] < 1 and of['auc'] > .6
+    assert 'within' not in set(figures(p, y, np.arange(len(y)), 20).metric)  # one translation each
 
 
 # ---- ratings
