@@ -286,10 +286,11 @@ def calibrations(
     calibration = _opened(name, identity_of(name)['checksum'])
     if target not in calibration.targets: return st.caption(f'{escaped(name)} was not fitted to {LABELS[target]}.')
     draw(curves_of(calibration, target, measures), 'calibration_curves')
-    auc = next(f for f in calibration.figures if f['target'] == target and f['metric'] == 'auc')
+    figures = {f['metric']: f for f in calibration.figures if f['target'] == target}
+    shares = [f"{figures[m]['value']:.3f} [{figures[m]['low']:.3f}, {figures[m]['high']:.3f}] {where}" for m, where
+              in dict(auc='across references', within='within a reference').items() if m in figures]
     st.caption(f"Fitted to {escaped(str(calibration.fitted.get('ratings', 'ratings')))}. Cross-validated AUC "
-               f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]. Scored pairs have its probabilities "
-               'as the measures `p_strong` and `p_fluent`.')
+               f"{', '.join(shares)}. Scored pairs have its probabilities as the measures `p_strong` and `p_fluent`.")
 
 # %% ../../nbs/6_showing/pages/07_pairs.ipynb #a11295ec
 PARTS = ('five ranges', 'two measures', 'domains', 'people', 'trainings', 'calibration', 'save, send, train')
