@@ -1,118 +1,223 @@
-"""Filters calibrated on ParaBank's ratings: how well measures predict people, and the calibration that ships.
+"""Filters judged by people's ratings of several sources: each measure, and combinations fitted elsewhere.
 
-    python nbs/papers/calibration.py compare [keep]
-        # AUC of every measure and of all together, for strength and fluency, three seeds of the folds
+    python nbs/papers/calibration.py sources [keep]
+        # across references and within a reference, with intervals by reference: every measure of each source, and what
+        # was fitted to other ratings; the held-out sets of STS, too
     python nbs/papers/calibration.py ship [keep]
-        # data/models/parabank, fitted to all rated pairs: takes lexical measures and the shipped scorer
-    python nbs/papers/calibration.py fits [keep]
-        # logistic and ordinal fits of the same measures, and what the word alignment adds, three seeds of the folds
-    python nbs/papers/calibration.py compare ship fits keep
+        # data/models/people: the plain average of measures of the shipped scorer, on ParaBank's ratings
+    python nbs/papers/calibration.py ship sources keep
         # all: the one command after the table of measures has changed
 
-PARANMT_RESOURCES names the folder that holds `human/parabank_eval`. The corpus is made and scored in a workspace of its
-own. `keep` writes the figures to nbs/papers/calibration.json. No sentence of the data is written anywhere else."""
+PARANMT_RESOURCES names the folder that holds `human/parabank_eval`, `eval` and `train/paraphrase`. Each source is a
+corpus `rated-SOURCE` of the workspace, so its measures are computed once. The extra `peers` adds rows of all-MiniLM.
+`keep` writes the figures to nbs/papers/calibration.json. No sentence of the data is written anywhere else."""
 import os
 import sys
-import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+
+for name in ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'RAYON_NUM_THREADS'): os.environ[name] = '1'
 
 import numpy as np
 import pandas as pd
 
-from paranmt_lab.calibration.fits import Choice, fit_curves
-from paranmt_lab.calibration.fitting import calibrate_corpus, compare_filters, usable_measures
+from paranmt_lab.calibration.fits import Choice, fit_average, fit_logistic
+from paranmt_lab.calibration.fitting import calibrate_corpus, usable_measures
 from paranmt_lab.calibration.model import save_calibration
-from paranmt_lab.calibration.ratings import TARGETS, THIRDS, Scales, labelled_pairs, read_ratings, with_measures
-from paranmt_lab.calibration.validation import auc_table, out_of_fold
+from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read_ratings, with_measures
+from paranmt_lab.calibration.validation import RESAMPLES, aucs, interval, out_of_fold, resampled, within_references
 from paranmt_lab.corpora.query import Corpus
-from paranmt_lab.filters.scoring import score
+from paranmt_lab.evaluation.graded import read_graded
+from paranmt_lab.filters.scoring import score, score_texts
+from paranmt_lab.filters.table import LEXICAL
+from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import ROOT, keep
 
 PATH = ROOT / 'nbs/papers/calibration.json'
-NAME, SCORER = 'parabank', 'paraphrase-scorer'
+NAME, SCORER, PEER = 'people', 'paraphrase-scorer', 'all-MiniLM-L6-v2'
 SCALES = Scales(strength=THIRDS)  # of `human_score`, 0 to 100; `gm` 0, 1, 2 are the marks 1, 2, 3
-SEEDS = 0, 1, 2
-FEW = 'paraphrase_score@paraphrase-scorer', 'unigram_overlap', 'reference_length', 'translation_length'
+STRONG = tuple(f'{name}@{SCORER}' for name in ('paraphrase_score', 'word_alignment', 'reference_unaligned'))
+FLUENT = f'translation_unaligned@{SCORER}', 'translation_word_evenness'
+SEGMENTS, SYSTEMS, EACH = 480, 10, 2000  # of WMT; rows of a source in a fit to several
+
+MADE_BY_PEER = f'paraphrase_score@{PEER}'
 
 
-def rated_corpus(s):
-    "Rated pairs of ParaBank, and a corpus of them with every measure that needs only both sides."
-    place = s.resources / 'human/parabank_eval'
-    if not place.is_dir(): sys.exit(f'ratings: not available: no folder {place}')
-    pairs = labelled_pairs(read_ratings(place, SCALES), SCALES)
-    corpus = Corpus.create('rated', s)
-    corpus.write_pairs(0, pairs[['reference', 'translation']])
+def graded(s, *files, reference='sentence1'):
+    "Pairs of graded files as translations of references."
+    rows = pd.concat([read_graded(s.resources / 'eval' / file) for file in files])
+    translation, = {'sentence1', 'sentence2'} - {reference}
+    return rows.rename(columns={reference: 'reference', translation: 'translation', 'score': 'grade'})
+
+
+def parabank(s):
+    "Pairs with the median mark of their raters."
+    pairs = labelled_pairs(read_ratings(s.resources / 'human/parabank_eval', SCALES), SCALES)
+    return pairs.assign(grade=pairs.strength)
+
+
+def agreement(s):
+    "Outputs of systems of WMT 2022-23; the grade is the mean cosine of all-MiniLM with the other outputs of a segment."
+    columns = ['segment', 'year', 'reference', 'hypothesis']
+    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
+    rows = rows[rows.year.astype(int) > 21].drop_duplicates(['segment', 'hypothesis'])
+    rows = rows[rows.groupby('segment').hypothesis.transform('size') >= 7]
+    segments = np.random.default_rng(0).choice(rows.segment.unique(), SEGMENTS, replace=False)
+    rows = rows[rows.segment.isin(segments)].sample(frac=1, random_state=0).groupby('segment').head(SYSTEMS)
+    rows = rows.sort_values('segment').reset_index(drop=True).rename(columns=dict(hypothesis='translation'))
+    vectors = open_model(f'st:{PEER}').encode(rows.translation.tolist())
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for _, group in rows.groupby('segment'):
+        cosines = vectors[group.index] @ vectors[group.index].T
+        rows.loc[group.index, 'grade'] = (cosines.sum(1) - 1) / (len(group) - 1)
+    return rows[['reference', 'translation', 'grade']]
+
+
+SOURCES = {  # Name to its pairs, and to the least grade of a strong pair; None: compared within a reference only
+    'ParaBank': (parabank, 3),
+    'PIT': (lambda s: graded(s, 'pit2015/dev.tsv'), 4),
+    'SICK': (lambda s: graded(s, 'sick/train.tsv', 'sick/trial.tsv'), 4.5),
+    'STS dev': (lambda s: graded(s, 'stsb/dev.tsv', 'sts17/en-en.tsv'), 4),
+    'WMT agreement': (agreement, None),
+}
+TESTS = {  # Looked at when the choice was made, and not before
+    'SMTeuroparl': (lambda s: graded(s, 'sts/2012/SMTeuroparl.tsv'), 4.5),
+    'SMTnews': (lambda s: graded(s, 'sts/2012/SMTnews.tsv'), 4.5),
+    'answers-students': (lambda s: graded(s, 'sts/2015/answers-students.tsv', reference='sentence2'), 4.5),
+}
+
+
+def rated(source, make, least, s):
+    "Rated pairs of a source with every measure that needs only both sides: its corpus is made and scored once."
+    name = f"rated-{source.replace(' ', '-')}"
+    try: corpus = Corpus.open(name, s)
+    except FileNotFoundError: corpus = Corpus.create(name, s)
+    pairs = make(s)
+    if not corpus.shards: corpus.write_pairs(0, pairs[['reference', 'translation']].drop_duplicates())
     score(corpus, (), [SCORER], show=False)
-    return corpus, pairs
+    try: score(corpus, ['paraphrase_score'], [f'st:{PEER}'], show=False)
+    except (FileNotFoundError, ImportError) as e: print(f'{PEER}: not available: {e}')
+    rows = with_measures(pairs, corpus, usable_measures(corpus))
+    columns = [c for c in usable_measures(corpus) if rows[c].notna().mean() > .99]
+    rows = rows.dropna(subset=columns)
+    strong = np.nan if least is None else (rows.grade >= least).astype(float)
+    group = pd.factorize(rows.reference.str.strip().str.casefold())[0]
+    return rows.assign(strong=strong, group=group).reset_index(drop=True), columns
 
 
-def measures_there(corpus, pairs):
-    "Measures that the rated pairs have: not those that need a source sentence or the engine."
-    found = with_measures(pairs, corpus, usable_measures(corpus))
-    return [c for c in usable_measures(corpus) if found[c].notna().mean() > .5], found
+def logistic(values, labels, *_): return fit_logistic(values, labels, Choice())
 
 
-def compare(corpus, pairs):
-    "AUC of each measure and of combinations, and differences, for each seed of the folds."
-    columns, found = measures_there(corpus, pairs)
-    together = {'all together': columns, 'few together': [c for c in FEW if c in columns]}
-    tables = []
-    for seed in SEEDS:
-        table = compare_filters(found, columns, combinations=together, seed=seed).assign(seed=seed)
-        print(table.round(4).to_string(index=False), flush=True)
-        tables.append(table)
-    rows = pd.concat(tables).round(5).to_dict('records')
-    keep('compare', PATH, pairs=len(found), references=int(found.group.nunique()), measures=columns,
-         scales=asdict(SCALES), few=list(FEW), rows=rows)
+def of_others(sources, name, columns):
+    "Curves of a logistic fit to the same number of pairs of every other source."
+    parts = [rows.sample(EACH, replace=len(rows) < EACH, random_state=0) for other, rows in sources.items()
+             if other != name and rows.strong.notna().all()]
+    both = pd.concat(parts)
+    return logistic(both[columns].astype(float), both.strong.to_numpy())
 
 
-def fits(corpus, pairs):
-    "AUC of a logistic and of an ordinal fit with the default choice, and of the logistic one without the alignment."
-    columns, found = measures_there(corpus, pairs)
-    found = found[np.isfinite(found[columns].astype(float)).all(axis=1)]
-    others, groups = [c for c in columns if not c.startswith('word_alignment')], pd.factorize(found.group)[0]
-    tables = []
-    for seed in SEEDS:
-        for target, scale in TARGETS.items():
-            labels, grades = found[target].to_numpy(float), found[scale].to_numpy(float)
-            def predicted(some, answers, kind):
-                fit = lambda v, y, g: fit_curves(v, y, Choice(), kind)
-                return out_of_fold(found[some].astype(float), answers, groups, fit, seed=seed)
-            scores = pd.DataFrame({'logistic': predicted(columns, labels, 'logistic'),
-                                   'ordinal': predicted(columns, grades, 'ordinal'),
-                                   'without word alignment': predicted(others, labels, 'logistic')})
-            table = auc_table(scores, labels, groups, 'logistic', seed=seed).assign(target=target, seed=seed)
-            print(table.round(4).to_string(index=False), flush=True)
-            tables.append(table)
-    keep('fits', PATH, pairs=len(found), measures=columns, rows=pd.concat(tables).round(5).to_dict('records'))
+def fitted_to_parabank(sources, name, columns, fit):
+    "Scores of a source by curves of ParaBank's ratings, of its other folds for itself."
+    home, rows = sources['ParaBank'], sources[name]
+    values = home[columns].astype(float)
+    if name == 'ParaBank': return out_of_fold(values, home.strong.to_numpy(), home.group.to_numpy(), fit)
+    return fit(values, home.strong.to_numpy()).sum_of(rows[columns].astype(float))
 
 
-def ship(corpus, pairs, s):
-    "The calibration of the repository, of the measures that every rated pair has."
-    measures = [c for c in measures_there(corpus, pairs)[0] if not corpus.summary(c)['no_value']]
-    rows = read_ratings(s.resources / 'human/parabank_eval', SCALES)
+def systems(sources, name, columns):
+    "Name of a filter to its scores of a source."
+    rows = sources[name]
+    scores = {c: rows[c].to_numpy(float) for c in columns}
+    own = [c for c in columns if c != MADE_BY_PEER]
+    average = lambda values, labels, *_: fit_average(values, labels)
+    scores['average'] = fitted_to_parabank(sources, name, list(STRONG), average)
+    scores['all measures, ParaBank'] = fitted_to_parabank(sources, name, own, logistic)
+    scores['all measures, other sources'] = of_others(sources, name, own).sum_of(rows[own].astype(float))
+    scores['three measures, other sources'] = of_others(sources, name, list(STRONG)).sum_of(rows[list(STRONG)])
+    if MADE_BY_PEER in columns:
+        scores[f'average, {PEER}'] = fitted_to_parabank(sources, name, [MADE_BY_PEER, *STRONG[1:]], average)
+    return scores
+
+
+def compared(scores, grades, strong, groups, against, times=RESAMPLES):
+    "Figures across references and within a reference, and differences of one system to each, on the same resamples."
+    weights, n = resampled(groups, times), dict(n=len(groups), groups=len(np.unique(groups)))
+    within = {name: within_references(np.asarray(x, float), grades, groups, weights) for name, x in scores.items()}
+    each = dict(within=within)
+    if np.isfinite(strong).all():
+        each['auc'] = {name: aucs(np.asarray(x, float), strong, weights) for name, x in scores.items()}
+    for metric, of in each.items():
+        signed = {name: x if x[0] >= .5 else 1 - x for name, x in of.items()}  # lower values may be better
+        for name, x in signed.items():
+            yield dict(system=name, metric=metric, **interval(x), **n)
+            if name != against: yield dict(system=name, metric=f'{metric} minus', **interval(signed[against] - x), **n)
+
+
+def compare(s):
+    "Every measure and combination on every source."
+    tables, sources, columns = [], {}, {}
+    for name, (make, least) in (SOURCES | TESTS).items(): sources[name], columns[name] = rated(name, make, least, s)
+    common = [c for c in columns['ParaBank'] if all(c in of for of in columns.values())]
+    known = {name: sources[name] for name in SOURCES}
+    for name, rows in sources.items():
+        scores = systems(known | {name: rows}, name, common)
+        parts = compared(scores, rows.grade.to_numpy(), rows.strong.to_numpy(), rows.group.to_numpy(), 'average')
+        tables.append(pd.DataFrame(parts).assign(source=name))
+        print(tables[-1].round(4).to_string(index=False), flush=True)
+    home = sources['ParaBank']
+    labels, groups = home.fluent.to_numpy(), home.group.to_numpy()
+    average = lambda values, labels, *_: fit_average(values, labels)
+    fluent = {c: home[c].to_numpy(float) for c in common}
+    fluent['average'] = out_of_fold(home[list(FLUENT)].astype(float), labels, groups, average)
+    fluency = pd.DataFrame(compared(fluent, home.fluency.to_numpy(), labels, groups, 'average'))
+    print(fluency.round(4).to_string(index=False), flush=True)
+    keep('sources', PATH, measures=common, tests=list(TESTS), least={name: b for name, (_, b) in SOURCES.items()},
+         rows=pd.concat(tables).round(5).to_dict('records'), fluency=fluency.round(5).to_dict('records'),
+         written=written(sources['WMT agreement']).round(5).to_dict('records'))
+
+
+def written(rows):
+    "Measures of one text alone: how often the human reference has the higher value than a translation of it."
+    human = rows.drop_duplicates('group')
+    texts = pd.concat([rows.translation, human.reference]).tolist()
+    names = [m.name for m in LEXICAL if [a.name for a in m.takes] == ['translation']]
+    values = score_texts(texts, texts, names)
+    is_human = np.r_[np.zeros(len(rows)), np.ones(len(human))]
+    groups = np.r_[rows.group, human.group]
+    scores = {name: values[name].to_numpy(float) for name in names}
+    weights = resampled(groups)
+    return pd.DataFrame([dict(measure=name, **interval(within_references(x, is_human, groups, weights)))
+                         for name, x in scores.items()])
+
+
+def ship(s):
+    "The calibration of the repository: an average for each target, fitted to all rated pairs of ParaBank."
+    rated('ParaBank', *SOURCES['ParaBank'], s)
+    pairs = parabank(s)
+    corpus, raw = Corpus.open('rated-ParaBank', s), read_ratings(s.resources / 'human/parabank_eval', SCALES)
     facts = dict(ratings='evaluation of ParaBank (Hu et al. 2019): human_score is strength, gm is fluency',
-                 rows=len(rows), raters=int(rows.annotator.nunique()))
-    calibration = calibrate_corpus(corpus, pairs, measures, SCALES, **facts)
-    folder = save_calibration(calibration, NAME, replace(s, workspace=s.shipped), force=True)
+                 rows=len(raw), raters=int(raw.annotator.nunique()))
+    parts = {target: calibrate_corpus(corpus, pairs, measures, SCALES, 'average', **facts)
+             for target, measures in dict(strong=STRONG, fluent=FLUENT).items()}
+    strong, fluent = parts.values()
+    both = replace(strong, targets={t: c.targets[t] for t, c in parts.items()}, takes=strong.takes | fluent.takes,
+                   figures=[r for t, c in parts.items() for r in c.figures if r['target'] == t],
+                   drawings={t: c.drawings[t] for t, c in parts.items()})
+    folder = save_calibration(both, NAME, replace(s, workspace=s.shipped), force=True)
     print((folder / 'README.md').read_text())
-    keep('ship', PATH, figures=calibration.figures, takes=list(calibration.takes))
+    keep('ship', PATH, figures=both.figures, takes=list(both.takes))
 
 
 def main(words):
     todo = [w for w in words if w != 'keep']
-    if not todo or set(todo) - {'compare', 'ship', 'fits'}: sys.exit(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ['PARANMT_WORKSPACE'] = folder
-        s = settings()
-        corpus, pairs = rated_corpus(s)
-        if 'ship' in todo: ship(corpus, pairs, s)
-        if 'fits' in todo: fits(corpus, pairs)
-        if 'compare' in todo: compare(corpus, pairs)
+    if not todo or set(todo) - {'sources', 'ship'}: sys.exit(__doc__)
+    s = settings()
+    if not (s.resources / 'human/parabank_eval').is_dir(): sys.exit('ratings: not available: no human/parabank_eval')
+    if 'ship' in todo: ship(s)
+    if 'sources' in todo: compare(s)
 
 
 if __name__ == '__main__': main(sys.argv[1:])

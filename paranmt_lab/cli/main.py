@@ -115,8 +115,8 @@ select sample-pairs good --range paraphrase_score@paraphrase-scorer=0.4:1.0 --ma
 train sample-pairs sample-random --selection good --model WORD,TRIGRAM --megabatch 20 --epochs 5
 train sample-pairs sample-scorer --selection good --model WORD,TRIGRAM --start paraphrase-scorer --megabatch 20 \
 --epochs 2 --learning-rate 0.0003
-score sample-pairs p_strong@parabank p_fluent@parabank
-select sample-pairs calibrated --range p_strong@parabank=[0.8:] --max-length 30 --exclude-equal \
+score sample-pairs p_strong@people p_fluent@people
+select sample-pairs calibrated --range p_strong@people=[0.8:] --max-length 30 --exclude-equal \
 --reason "pairs that are strong paraphrases with a probability of 0.8 or more, as the raters of the calibration judge"
 annotate new sample-pairs sample --n 8
 corpus lexicon sample-pairs sample-words
@@ -152,7 +152,7 @@ def demo(
                'Pairs by range of the paraphrase score, and their trigram overlap (as paranmt.3)', digits=2)
     systems = ['token-overlap', 'paraphrase-scorer', 'sample-random', 'sample-scorer']
     show_results({name: evaluate_system(name, s, None, s.sample / 'graded.tsv') for name in systems})
-    strong = range_table(Corpus.open('sample-pairs', s), 'p_strong@parabank', PROBABILITY_RANGES)
+    strong = range_table(Corpus.open('sample-pairs', s), 'p_strong@people', PROBABILITY_RANGES)
     show_table(strong[['range', 'pairs', 'share', 'overlap', 'sd']],
                'Pairs by the probability that people call them strong paraphrases', digits=2)
     typer.secho('Placing 2,000 sentences on a map (half a minute the first time on a machine)', err=True, dim=True)

@@ -188,7 +188,7 @@ KINDS = Table({
     'counts': Kind(('CountSource',), 'statistics.idf:open_count_source', 'statistics.idf:count_source_identity',
                    example='counts:wordfreq', extra='statistics'),
     'calibration': Kind(('Calibration',), 'calibration.model:open_calibration',
-                        identity='calibration.model:calibration_identity', example='calibration:parabank',
+                        identity='calibration.model:calibration_identity', example='calibration:people',
                         marks=('calibration.json',)),
     'lexicon': Kind(('Lexicon',), 'lexicon.model:open_lexicon', 'lexicon.model:lexicon_identity',
                     example='lexicon:words', marks=('lexicon.json',)),

@@ -308,10 +308,10 @@ def test_a_damaged_column_names_the_command_with_its_model(corpora, table):
 
 
 def test_a_stored_name_is_scored_by_its_own_model(corpora):
-    """`paranmt score NAME p_strong@parabank`, and columns of two encoders at once."""
+    """`paranmt score NAME p_strong@people`, and columns of two encoders at once."""
     corpus = talk(corpora(), 1, 5)
     corpus.write_measure('paraphrase_score@published', 0, np.arange(5) / 5)
-    names = ['p_strong@parabank', *(f'paraphrase_score@{m}' for m in ('paraphrase-scorer', 'paraphrase-scorer-2',
+    names = ['p_strong@people', *(f'paraphrase_score@{m}' for m in ('paraphrase-scorer', 'paraphrase-scorer-2',
                                                                       'published'))]
     command = lambda *words: paranmt(['score', corpus.name, *words], COLUMNS='200',
                                      PARANMT_WORKSPACE=str(corpus.folder.parent.parent))
