@@ -28,8 +28,7 @@ from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read
 from paranmt_lab.calibration.validation import RESAMPLES, aucs, interval, out_of_fold, resampled, within_references
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.graded import read_graded
-from paranmt_lab.filters.scoring import score, score_texts
-from paranmt_lab.filters.table import LEXICAL
+from paranmt_lab.filters.scoring import score
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
 
@@ -40,7 +39,7 @@ PATH = ROOT / 'nbs/papers/calibration.json'
 NAME, SCORER, PEER = 'people', 'paraphrase-scorer', 'all-MiniLM-L6-v2'
 SCALES = Scales(strength=THIRDS)  # of `human_score`, 0 to 100; `gm` 0, 1, 2 are the marks 1, 2, 3
 STRONG = tuple(f'{name}@{SCORER}' for name in ('paraphrase_score', 'word_alignment', 'reference_unaligned'))
-FLUENT = f'translation_unaligned@{SCORER}', 'translation_word_evenness'
+FLUENT = f'translation_unaligned@{SCORER}',
 SEGMENTS, SYSTEMS, EACH = 480, 10, 2000  # of WMT; rows of a source in a fit to several
 
 MADE_BY_PEER = f'paraphrase_score@{PEER}'
@@ -171,30 +170,17 @@ def compare(s):
     labels, groups = home.fluent.to_numpy(), home.group.to_numpy()
     average = lambda values, labels, *_: fit_average(values, labels)
     fluent = {c: home[c].to_numpy(float) for c in common}
-    fluent['average'] = out_of_fold(home[list(FLUENT)].astype(float), labels, groups, average)
-    fluency = pd.DataFrame(compared(fluent, home.fluency.to_numpy(), labels, groups, 'average'))
+    few = [*FLUENT, 'translation_word_evenness']
+    fluent['average of two'] = out_of_fold(home[few].astype(float), labels, groups, average)
+    fluent['all measures'] = out_of_fold(home[common].astype(float), labels, groups, logistic)
+    fluency = pd.DataFrame(compared(fluent, home.fluency.to_numpy(), labels, groups, FLUENT[0]))
     print(fluency.round(4).to_string(index=False), flush=True)
     keep('sources', PATH, measures=common, tests=list(TESTS), least={name: b for name, (_, b) in SOURCES.items()},
-         rows=pd.concat(tables).round(5).to_dict('records'), fluency=fluency.round(5).to_dict('records'),
-         written=written(sources['WMT agreement']).round(5).to_dict('records'))
-
-
-def written(rows):
-    "Measures of one text alone: how often the human reference has the higher value than a translation of it."
-    human = rows.drop_duplicates('group')
-    texts = pd.concat([rows.translation, human.reference]).tolist()
-    names = [m.name for m in LEXICAL if [a.name for a in m.takes] == ['translation']]
-    values = score_texts(texts, texts, names)
-    is_human = np.r_[np.zeros(len(rows)), np.ones(len(human))]
-    groups = np.r_[rows.group, human.group]
-    scores = {name: values[name].to_numpy(float) for name in names}
-    weights = resampled(groups)
-    return pd.DataFrame([dict(measure=name, **interval(within_references(x, is_human, groups, weights)))
-                         for name, x in scores.items()])
+         rows=pd.concat(tables).round(5).to_dict('records'), fluency=fluency.round(5).to_dict('records'))
 
 
 def ship(s):
-    "The calibration of the repository: an average for each target, fitted to all rated pairs of ParaBank."
+    "The calibration of the repository: an average for strength and a measure for fluency, on ParaBank's ratings."
     rated('ParaBank', *SOURCES['ParaBank'], s)
     pairs = parabank(s)
     corpus, raw = Corpus.open('rated-ParaBank', s), read_ratings(s.resources / 'human/parabank_eval', SCALES)

@@ -95,7 +95,7 @@ def _fit_target(pairs, target, columns, kind, times):
     "Curves of one target, rows of figures, tables for charts, and the number of pairs."
     sample, values = _complete(pairs, target, columns)
     labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
-    marks = sample[TARGETS[target]].to_numpy(float)
+    marks = sample.get(TARGETS[target], sample[target]).to_numpy(float)
     answers = marks if kind == 'ordinal' else labels
     fit = lambda v, y, g: fit_chosen(v, y, g, kind)
     p = out_of_fold(values, answers, groups, fit)
@@ -150,7 +150,7 @@ def compare_filters(
         sample, values = _complete(pairs, target, columns)
         labels, groups = sample[target].to_numpy(float), pd.factorize(sample.group)[0]
         scores = predictions(values, labels, groups, combinations, seed)
-        marks = sample[TARGETS[target]].to_numpy(float)
+        marks = sample.get(TARGETS[target], sample[target]).to_numpy(float)
         table = auc_table(scores, labels, groups, next(iter(combinations)), times, seed, marks)
         tables.append(table.assign(target=target))
     return pd.concat(tables, ignore_index=True)

@@ -247,7 +247,7 @@ def test_order_within_references_is_the_definition_in_every_resample():
 
 def test_an_average_weighs_its_measures_alike_and_has_a_figure_within_references_where_there_is_one():
     x, y, groups = made_up()
-    x = x.assign(b=-10 * x.b.abs())
+    x, y = x.assign(b=-10 * x.b.abs()), np.asarray(y)
     p = out_of_fold(x, y, groups, lambda v, l, g: fit_chosen(v, l, g, 'average'))
     curves = fit_curves(x, y, kind='average')
     assert np.ptp([curves.curves[c](x[c]).std() for c in x]) < 1e-9 and all(
