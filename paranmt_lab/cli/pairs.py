@@ -154,7 +154,7 @@ def translate(
     name:str, # Corpus of pairs to make, or to resume
     *,
     # ct2:NAME, ct2:PATH or ct2:ORGANISATION/MODEL of the hub with :float32, :float16 or :int8; hf:NAME; apertium:PAIR;
-    # generator:NAME
+    # generator:NAME; chat:NAME of a server
     engine:str='ct2:marian-cs-en-tiny',
     source:str='source', # Column that is read: source, or reference for a generator of paraphrases
     part_size:int=10_000, # Distinct sources of a part, after which the result is written

@@ -295,10 +295,10 @@ def machines_at(
     return compared(log, campaign, scale), bias_by_label(first_ratings(url, campaign, event), machines, scale)
 
 _ABOUT_MACHINES = (
-    'A machine counts in no other figure. *alpha*: with the machine as one more rater. *kappa*: quadratic, with the '
-    'median of the people. *advantage*: how often the machine is at least as close to the others as a person is. '
-    f'*passes*: for what share of people it may replace them (alternative annotator test, tolerance {TOLERANCE}). '
-    'Right: its bias by the label of the people, with intervals of 95 %.')
+    'A machine counts in no other figure. Every item counts the same here. *alpha*: with the machine as one more '
+    'rater. *kappa*: quadratic, with the median of the people. *advantage*: how often the machine is at least as close '
+    'to the others as a person is. *passes*: for what share of people it may replace them (alternative annotator test, '
+    f'tolerance {TOLERANCE}). The chart has its bias by the label of the people, with intervals of 95 %.')
 
 def _machines(subject):
     "Machines beside the people, if there are any."
@@ -306,16 +306,18 @@ def _machines(subject):
     if answer is None or not len(answer[0]): return
     table, bias = answer
     st.markdown('#### Machines beside people')
-    figures = {name: [with_interval(row[name], row[f'{name}_low'], row[f'{name}_high']) if pd.notna(row[name]) else ''
-                      for row in table.to_dict('records')] for name in ('alpha', 'kappa', 'bias', 'advantage')}
+    forms = dict(alpha='.2f', kappa='.2f', bias='+.2f', advantage='.2f')
+    rows = table.to_dict('records')
+    figures = {name: [with_interval(row[name], row[f'{name}_low'], row[f'{name}_high'], form) if pd.notna(row[name])
+                      else '' for row in rows] for name, form in forms.items()}
     passes = ['' if pd.isna(share) else f'{share:.0%}' for share in table.passes]
-    left, right = st.columns([3, 2], gap='large')
     view = table[['rater', 'items', 'no_answer']].assign(**figures, passes=passes)
-    with left: show_table(table, 'machines_table', printable(view), column_config=dict(no_answer='no answer'))
+    show_table(table, 'machines_table', printable(view), column_config=dict(no_answer='no answer'))
+    left, right = st.columns(2, gap='large')
     dots = bias.assign(annotator=[f'people say {label}' for label in bias.label], scale=bias.rater.map(legible))
     if len(dots):
-        with right.container(key='machine_bias'): draw(bias_dots(dots), 'machine_bias_chart')
-    st.caption(_ABOUT_MACHINES)
+        with left.container(key='machine_bias'): draw(bias_dots(dots), 'machine_bias_chart')
+    right.caption(_ABOUT_MACHINES)
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #8997db44
 def show_coefficients(

