@@ -100,8 +100,8 @@ _ENDINGS = {'.md': 'markdown', '.tex': 'latex', '.csv': 'csv'}
 
 def _list_tables():
     "Print the list of tables."
-    from paranmt_lab.evaluation.tables import table_list
-    show_table(table_list(), 'Tables of the papers, with the number of our figures and of theirs; 0 is none yet')
+    from paranmt_lab.recipes.parts import part_list
+    show_table(part_list().drop(columns=['both', 'n', 'command']), 'Tables of the papers: figures of ours and theirs')
 
 # %% ../../nbs/7_command/cli/12_results.ipynb #044425f0
 def _show_figures(table, figures):

@@ -35,6 +35,8 @@ SCALES = { # Scale to what it is for
     'paper': "the paper's size, for a GPU or a cluster",
 }
 RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a function of the scale
+    'backtranslation.2': Imported('recipes.statistics.bitexts'),
+    'backtranslation.3': Imported('recipes.statistics.systems_bleu'),
     'backtranslation.4': Imported('recipes.choosing.sources'),
     'backtranslation.5': Imported('recipes.choosing.lengths'),
     'backtranslation.6': Imported('recipes.choosing.tuned_length'),
@@ -53,7 +55,10 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'paranmt.8': Imported('recipes.encoders.sts_by_year'),
     'paranmt.9': Imported('recipes.encoders.sts_benchmark'),
     'paranmt.10': Imported('recipes.encoders.model_differences'),
+    'paranmt-preprint.4': Imported('recipes.choosing.tenths_of_preprint'),
     'paranmt-preprint.5': Imported('recipes.encoders.megabatches_of_preprint'),
+    'paranmt-arxiv.12': Imported('recipes.lexicons.word_ranks'),
+    'paranmt-arxiv.13': Imported('recipes.lexicons.word_similarity'),
     'paranmt-arxiv.14': Imported('recipes.encoders.transfer'),
     'paranmt-arxiv.16': Imported('recipes.encoders.captions'),
 }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..evaluation.results import MEAN, ONE_DATASET, results_frame
+from ..evaluation.results import FIGURE, MEAN, ONE_DATASET, results_frame
 from ..evaluation.sts import PLAIN_MEAN, YEARLY, of_datasets, yearly_means
 from .trials import Measurement, Trial
 from ..training.sweep import interval
@@ -34,7 +34,7 @@ def by_year(
 ) -> list[dict]:  # Pearson's r of the years 2012 to 2016, and the mean of three of them
     "The columns of `paranmt.8`; the year 2013 without SMT is not the paper's figure and gets another name."
     means = yearly_means(results_frame(row for row in outcome['rows'] if row['task'] != 'STS17'))
-    figures = means[['task', 'dataset', 'metric', 'value', 'n', 'protocol', 'status']].to_dict('records')
+    figures = means[FIGURE].to_dict('records')
     for figure in figures:
         if figure['protocol'] != PLAIN_MEAN: figure['dataset'] = 'mean without SMT'
     three = [figure for figure in figures if figure['task'] in ('STS12', 'STS14', 'STS15')]
@@ -48,8 +48,7 @@ def of_tasks(
 ) -> Pick:      # Their figures by the first metric of each
     "Figures as they were evaluated."
     def pick(outcome):
-        keys = 'task', 'dataset', 'metric', 'value', 'n', 'protocol', 'status'
-        return [{key: row[key] for key in keys} for row in outcome['rows']
+        return [{key: row[key] for key in FIGURE} for row in outcome['rows']
                 if row['task'] in tasks and row['metric'] in ('pearson', 'accuracy', '')]
     return pick
 

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
-           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'NOISE',
-           'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke', 'paraphrases_of',
+           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'IN_ORDER',
+           'NOISE', 'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke', 'paraphrases_of',
            'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext', 'rows_where',
-           'make_czech_first', 'make_czech_mined', 'make_published', 'make_noise', 'make_language', 'lacking_files',
-           'need_corpus']
+           'make_czech_first', 'make_czech_mined', 'make_published', 'make_in_order', 'make_noise', 'make_language',
+           'lacking_files', 'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
 from collections.abc import Callable
@@ -246,6 +246,20 @@ def make_published(
     "Import the published corpus and count its tokens, by which section 5.4 filters; a stopped import resumes."
     score(import_paranmt([s.resources / PUBLIC_FILE], name, PUBLIC_SCORE, s=s), LENGTHS)
 
+IN_ORDER = {'captions': 'train/paraphrase/multi30k-captions.parquet',
+            'wmt-in-order': 'train/paraphrase/wmt21-23.parquet'} # Corpus to its file below the resources
+
+def make_in_order(
+    name:str,   # One of `IN_ORDER`
+    s:Settings, # Settings
+):
+    "The pairs in the order of the file, those of one reference as one segment, and their paraphrase scores."
+    def pairs():
+        names = {'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}
+        rows = pd.read_parquet(s.resources / IN_ORDER[name]).rename(columns=names)
+        return rows[['reference', 'translation']].assign(corpus=name)
+    score(_need_pairs(name, pairs, s), ['paraphrase_score'], [SCORER], s.workers)
+
 NOISE = 0, .2, .3, .4 # Shares of random pairs in the corpora `noise-SHARE`
 FEW_WORDS = 10        # Most words of their sentences, as in subtitles
 POSITIVES = 10_000    # Their pairs, random ones included
@@ -294,10 +308,14 @@ SOURCES:dict[str, Source] = { # Corpus to its source
     'para-nmt-50m': Source('the published ParaNMT-50M', 51_409_585, make_published, (PUBLIC_FILE,),
                            "unpack the authors' para-nmt-50m.zip there, or import it as the corpus para-nmt-50m",
                            (*LENGTHS, PUBLIC_SCORE)),
+    'captions': Source('two captions of one picture', 293_915, make_in_order, (IN_ORDER['captions'],), _FOLDER,
+                       (SCORE,)),
+    'wmt-in-order': Source('the pairs of wmt21-23 with the outputs for one reference side by side', 402_580,
+                           make_in_order, (IN_ORDER['wmt-in-order'],), _FOLDER, (SCORE,)),
     **{f'noise-{share:g}': Source(f'short pairs of WMT, {share:.0%} of them random', POSITIVES, make_noise,
                                   ('train/paraphrase/wmt21-23.parquet',), _FOLDER) for share in NOISE},
     **{f'bitext-{lang}': Source('sentences and their English ones', 20_000, make_language,
-                                (f'train/bitext/{lang}-en.parquet',), _FOLDER) for lang in ('fi', 'sv')},
+                                (f'train/bitext/{lang}-en.parquet',), _FOLDER) for lang in ('de', 'fi', 'fr', 'sv')},
 }
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #85f34f65

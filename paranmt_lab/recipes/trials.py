@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.pending import measure_pending
-from ..evaluation.results import read_results
+from ..evaluation.results import FIGURE, read_results
 from ..evaluation.sts import YEARLY
 from ..ground.fields import alter, flat
 from ..ground.models import identity_of
@@ -54,8 +54,6 @@ def seeded(
 
 # %% ../../nbs/5_learning/recipes/03_trials.ipynb #d5a09220
 NO_PAIRS = 'not available: no pairs meet the conditions'
-_FIGURE = ['task', 'dataset', 'metric', 'value', 'low', 'high', 'n', 'protocol', 'status']
-
 def trained(
     config:TrainConfig,      # What to train
     choice:Selection | None, # Pairs to choose first; None: all
@@ -71,7 +69,7 @@ def trained(
     except FloatingPointError as e: return facts | dict(pairs=0, status=f'not available: {e}', development=[], rows=[])
     if not run.finished: return None
     measure_pending(f'run:{run.name}', [*YEARLY, *tasks], s)
-    metrics, results = run.metrics(), read_results(run.folder / 'results.parquet')[_FIGURE]
+    metrics, results = run.metrics(), read_results(run.folder / 'results.parquet')[FIGURE]
     rates = metrics.pairs_per_second.dropna() if 'pairs_per_second' in metrics else []  # a run of few steps logs none
     facts |= dict(pairs=run.finished['pairs'], dim=run.finished['dim'])
     facts |= dict(rate=round(np.median(rates)) if len(rates) else None,
@@ -141,7 +139,7 @@ class Trial:
 @dataclass(frozen=True)
 class Measurement:
     "Figures that need no training, and the cell of the table that they fill."
-    measure: Callable[..., list[dict]]                    # From corpus, settings and options to rows
+    measure: Callable[..., list[dict] | None]             # From corpus, settings and options to rows; None: stopped
     corpus: str = ''                                      # Corpus that it measures; empty: none
     options: dict[str, Any] = field(default_factory=dict) # Further arguments of `measure`
     small_options: dict[str, Any] = field(default_factory=dict) # Those that a trial run replaces
@@ -173,11 +171,12 @@ class Measurement:
     def small(self) -> 'Measurement':
         "The same on the built-in sample."
         return replace(self, corpus=self.corpus and 'smoke', pairs=60, options=self.options | self.small_options,
-                       files=(), about='')
+                       files=(), about='' if self.corpus else self.about)
 
 def _measured(measurement, s):
     "The outcome of a measurement; JSON has no NaN."
     corpus = need_corpus(measurement.corpus, s) if measurement.corpus else None
     rows = measurement.measure(corpus, s, **measurement.options)
     if rows is None: return None
-    return dict(rows=[{key: None if value != value else value for key, value in row.items()} for row in rows])
+    status = {} if rows else dict(status='not available: there was nothing to measure')
+    return status | dict(rows=[{key: None if value != value else value for key, value in row.items()} for row in rows])
