@@ -5,10 +5,9 @@
         # those of `RIVALS` are compared with the shipped scorer too, by Williams' test and the paired bootstrap
     python nbs/papers/sts.py contamination
         # test pairs in two files of training pairs, and the speed of looking
-    python nbs/papers/sts.py keep
-        # figures for paranmt.8, paranmt.9 and paranmt-arxiv.16 go to where `paranmt results table KEY` finds them
 
-PARANMT_RESOURCES names the folder that holds `eval`, `train/vectors` and `train/paraphrase`. What is in the file is not
+The tables paranmt.8, .9 and paranmt-arxiv.16 have recipes: `paranmt results reproduce`. PARANMT_RESOURCES names the
+folder that holds `eval`, `train/vectors` and `train/paraphrase`. What is in the file is not
 measured again unless its system is named."""
 import json
 import shutil
@@ -18,7 +17,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -26,7 +24,6 @@ from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.contamination import check_contamination, contaminated, overlap_counts
 from paranmt_lab.evaluation.graded_pairs import compare_systems
 from paranmt_lab.evaluation.sts import YEARLY
-from paranmt_lab.evaluation.tables import keep_absent, keep_measured
 from paranmt_lab.evaluation.tasks import evaluate, open_system
 from paranmt_lab.ground.settings import atomic, settings
 from paranmt_lab.jobs.provenance import provenance
@@ -105,40 +102,6 @@ def contamination():
         shutil.rmtree(lab.workspace)
 
 
-def kept_rows(figures, names, task, dataset, counterpart='', **facts):
-    "Figures of some systems on one data set, as rows of a table."
-    rows = []
-    for system, title in names.items():
-        for row in figures[system]['rows']:
-            if (row['task'], row['dataset'], row['metric']) != (task, dataset, 'pearson'): continue
-            figure = {key: np.nan if row[key] is None else row[key] for key in ('value', 'low', 'high')}
-            rows.append(figure | dict(task=task, dataset=dataset, counterpart=counterpart, metric='pearson', n=row['n'],
-                                      protocol=row['protocol'], system=title, status=row['status']) | facts)
-    return rows
-
-
-def tables():
-    "Keep figures for the tables of the paper."
-    figures = load()['figures']
-    origin = dict(command='python nbs/papers/sts.py measure', machine='AMD EPYC', seeds='fixed by data set')
-    related = {'bleu': 'BLEU', 'meteor': 'METEOR'}
-    words = 'smoothed BLEU of single sentences; METEOR of NLTK with exact words and stems, without synonyms'
-    rows = [row for task in ('STS12', 'STS13', 'STS14', 'STS15', 'STS16')
-            for row in kept_rows(figures, related, task, 'mean', training='related work')]
-    keep_measured('paranmt.8', results_of(rows), config=words, **origin)
-    shipped, place = {SCORER: 'shipped scorer'}, dict(config='the encoder in data/models; the test set is not here')
-    keep_measured('paranmt.9', results_of(kept_rows(figures, shipped, 'STS-B', 'dev')), **place, **origin)
-    rows = kept_rows(figures, shipped, 'STS-B', 'dev')
-    for part in ('captions', 'no captions'): rows += kept_rows(figures, shipped, 'STS-B captions', f'dev {part}')
-    for part in ('', ' captions', ' no captions'): rows += kept_rows(figures, shipped, 'STS-B supervised', f'dev{part}')
-    keep_measured('paranmt-arxiv.16', results_of(rows), **place, **origin)
-    keep_absent('paranmt-arxiv.15', 'InferSent is not here, and the paper prints differences from it, not its figures')
-
-
-def results_of(rows): return pd.DataFrame(rows).drop(columns='status')
-
-
 if __name__ == '__main__':
     command, *words = sys.argv[1:] or ['help']
-    {'measure': lambda: measure(words), 'contamination': contamination, 'keep': tables}.get(
-        command, lambda: print(__doc__))()
+    {'measure': lambda: measure(words), 'contamination': contamination}.get(command, lambda: print(__doc__))()
