@@ -14,15 +14,12 @@
         # STS 2017 of the concatenations of averages that were tried
     python nbs/papers/learning.py scorer
         # the encoder that ships, models/paraphrase-scorer, out of two of these runs, and what making it small costs
-    python nbs/papers/learning.py keep
-        # the figures of paranmt.6 go to where `paranmt results table` finds them
 
 PARANMT_RESOURCES names the folder that holds `train/paraphrase` and `train/vectors`. Every step goes on where it was
 stopped."""
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from paranmt_lab.corpora.layout import list_corpora
@@ -33,17 +30,14 @@ from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.graded import read_graded
 from paranmt_lab.evaluation.results import read_results
 from paranmt_lab.evaluation.sts import YEARLY, sts_sets, yearly_means
-from paranmt_lab.evaluation.tables import keep_measured
 from paranmt_lab.evaluation.tasks import evaluate
 from paranmt_lab.ground.fields import alter, flat
 from paranmt_lab.ground.settings import read_json, settings, write_json
-from paranmt_lab.ground.wording import amount
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.recipes.sources import make_paraphrases
 from paranmt_lab.selection import Selection, select
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
-from paranmt_lab.training.sweep import interval
 from paranmt_lab.translate.driver import translate_corpus
 
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'
@@ -283,31 +277,6 @@ def make_best(s):
     return yearly_figures(encoder, s)
 
 
-# Runs of paranmt.6, a seed each: model and M. Those of a model differ in M and in the seed alone. The LSTM is trained
-# on 150,000 pairs, and fails with a large M from the start; with an M that grows it is a row of its own.
-MEGA = {('WORD', 1): ['word-M1-s0'], ('WORD', 20): ['word-M20-s0'],
-        ('WORD', 40): ['word-rate-flat1', 'word-M40-s1', 'word-M40-s2'],
-        ('TRIGRAM', 1): ['trigram-M1-s0'], ('TRIGRAM', 20): ['trigram-M20-s0'],
-        ('TRIGRAM', 40): ['trigram-rate-fall2', 'trigram-M40-s1', 'trigram-M40-s2'],
-        ('LSTM', 1): ['lstm-M1'], ('LSTM', 20): ['lstm-M20'], ('LSTM', 40): ['lstm-M40'],
-        ('LSTM, M grows', 20): ['lstm-M20-grown'], ('LSTM, M grows', 40): ['lstm-M40-grown']}
-
-
-def keep_tables():
-    "Write the figures of paranmt.6 where `paranmt results table` finds them: STS 2017 after the last epoch."
-    runs = known_figures()['runs']
-    for (model, m), names in MEGA.items():
-        found = [runs[name] for name in names]
-        epochs = amount(len(found[0]['epochs']), 'epoch')
-        config = f"{found[0]['pairs']:,} pairs of `paraphrases`, {epochs}, the last one"
-        config += f"; M grows from 1, by one after {found[0]['config']['grow']} batches" if 'grown' in names[0] else ''
-        row = dict(zip(('value', 'low', 'high'), np.array(interval([of['epochs'][-1] for of in found])) / 100))
-        row |= dict(task='STS17', dataset='en-en', metric='pearson', n=250, protocol='one data set', system=model,
-                    megabatch=m, seeds=','.join(map(str, range(len(names)))), config=config)
-        keep_measured('paranmt.6', pd.DataFrame([row]), machine='2 shared CPU cores',
-                      command=f"python nbs/papers/learning.py train {' '.join(names)}")
-
-
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
     if what == 'pairs':
@@ -318,6 +287,5 @@ if __name__ == '__main__':
     elif what == 'bitext': print(make_bitext(settings()))
     elif what == 'train': train_runs(names, settings())
     elif what == 'best': print(pd.Series(make_best(settings())).round(2).to_string())
-    elif what == 'keep': keep_tables()
     elif what == 'scorer': print(make_scorer(settings()).to_string())
     else: sys.exit(__doc__)
