@@ -4,6 +4,8 @@
         # models/paraphrase-scorer-words.npy: each word of the shipped scorer, read by the teacher; minutes of a core
     python nbs/papers/teacher.py choose
         # STS 2017 of each choice of sizes and weight, and models/words-beside, the best choice that fits into 12 MB
+    python nbs/papers/teacher.py larger
+        # STS 2017 and STS-B dev with the words of a larger teacher, and after linear and other maps of the vectors
     python nbs/papers/teacher.py pairs
         # the corpus `teacher-small`
     python nbs/papers/teacher.py follow [GROUP ...]
@@ -35,6 +37,7 @@ from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
 TEACHER, START, SHIPPED = 'st:all-MiniLM-L6-v2', 'paraphrase-scorer', 'paraphrase-scorer-2'
+LARGER = 'st:all-mpnet-base-v2'  # of the extra `teacher`
 BESIDE = 'words-beside'
 FILE = Path(__file__).with_suffix('.json')
 # words, numbers beside those of each word, trigrams and their numbers: all near 12 MB
@@ -69,23 +72,24 @@ def keep(part, value):
     write_json(FILE, kept() | {part: value})
 
 
-def words(s):
-    "Vectors of the scorer's words under the teacher, read once; float32 [words, 384]."
-    path = s.models / f'{START}-words.npy'
+def words(s, teacher=TEACHER):
+    "Vectors of the scorer's words under a teacher, read once; float32 [words, its dimensions]."
+    path = s.models / f'{START}-words-{teacher.partition(":")[2]}.npy'
     if not path.exists():
-        vectors = open_model(TEACHER, s).encode(list(open_model(START, s).vocabularies['word'].tokens))
+        vectors = open_model(teacher, s).encode(list(open_model(START, s).vocabularies['word'].tokens))
         with atomic(path) as part, open(part, 'wb') as file: np.save(file, vectors)
     return np.load(path)
 
 
-def beside(kept_words, dims, kept_trigrams, trigram_dims, weight, s):
+def beside(kept_words, dims, kept_trigrams, trigram_dims, weight, s, teachers=(TEACHER,)):
     """The scorer with `dims` numbers more for each word: the main components of the teacher's vectors, frequent words
     made short (SIF), as long as the word's own numbers on average, times `weight`. Of a trigram's numbers the main
     components are kept."""
     start = open_model(START, s)
     table = start.vocabularies['word']
     share = np.asarray(table.counts, float) / np.sum(table.counts)
-    x = words(s) - words(s).mean(0)
+    centred = [words(s, teacher) - words(s, teacher).mean(0) for teacher in teachers]
+    x = np.concatenate([y / np.sqrt((y**2).sum(1).mean()) for y in centred], 1)  # teachers of equal weight
     _, _, components = np.linalg.svd(x, full_matrices=False)
     x = x @ components[:dims].T * (COMMON / (COMMON + share))[:, None]
     by_word = dict(zip(table.tokens, x))
@@ -126,6 +130,41 @@ def choose(s):
     best = max((row for row in rows if row['bytes'] <= LIMIT), key=lambda row: row['sts17'])
     beside(*(best[field] for field in fields), s).save(s.models / BESIDE)
     keep('chosen', best)
+
+
+def development(vectors_of, s):
+    "Pearson's r x 100 on STS 2017 and STS-B dev of cosines of the vectors that a function gives to sentences."
+    figures = {}
+    for task, _, found in data_sets(s):
+        if task not in ('STS17', 'STS-B'): continue
+        x, y = (vectors_of(found[side].tolist()) for side in ('sentence1', 'sentence2'))
+        cosines = (x * y).sum(1) / np.maximum(np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1), 1e-9)
+        figures[task] = round(100 * float(np.corrcoef(cosines, found.score)[0, 1]), 2)
+    return figures
+
+
+def larger(s):
+    "Words of a larger teacher, of both, and maps of the shipped scorer's vectors."
+    rows = []
+    for teachers, (dims, weight) in product(((TEACHER,), (LARGER,), (TEACHER, LARGER)), ((64, 1.), (128, 1.25))):
+        encoder = beside(39_800, dims, 16_000, 300, weight, s, teachers)
+        rows.append(dict(what=' and '.join(name.partition(':')[2] for name in teachers), numbers=dims)
+                    | development(encoder.encode, s))
+    encoder = open_model(SHIPPED, s)
+    file = s.resources / f'train/paraphrase/{PARAPHRASES[0]}.parquet'
+    references = pd.read_parquet(file, columns=['reference']).reference.drop_duplicates()
+    x = encoder.encode(references.sample(20_000, random_state=0).tolist())
+    mean, power = x.mean(0), lambda y, p: np.sign(y) * abs(y)**p
+    _, lengths, components = np.linalg.svd(x - mean, full_matrices=False)
+    maps = {f'{SHIPPED} as it is': lambda y: y, 'its mean subtracted': lambda y: y - mean,
+            'without its first component': lambda y: y @ components[1:].T,
+            'the first 256 components': lambda y: y @ components[:256].T,
+            'half whitened': lambda y: y @ components.T * lengths**-.5,
+            'a little whitened': lambda y: y @ components.T * lengths**-.2,
+            'power 0.7': lambda y: power(y, .7), 'power 0.7 of components': lambda y: power(y @ components.T, .7)}
+    for what, of in maps.items():
+        rows.append(dict(what=what, numbers=None) | development(lambda texts: of(encoder.encode(texts)), s))
+    keep('larger', dict(rows=rows, teacher=identity_of(LARGER, s)) | made())
 
 
 def pairs(s):
@@ -214,7 +253,7 @@ def scorer(s):
     keep('scorer', dict(bytes=size_of(folder), teacher=identity_of(TEACHER, s), start=identity_of(START, s)) | made())
 
 
-STEPS = dict(words=words, choose=choose, pairs=pairs, scorer=scorer)
+STEPS = dict(words=words, choose=choose, larger=larger, pairs=pairs, scorer=scorer)
 
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
