@@ -3,7 +3,7 @@
     python nbs/papers/annotation.py rate NAME [keep]
         # chat:NAME marks 500 pairs of ParaBank's evaluation and the walk-through, beside the people
     python nbs/papers/annotation.py rewrite NAME [keep]
-        # 500 English sentences of the sample by back-translation and by chat:NAME, greedy and sampled
+        # 500 English sentences of the sample by back-translation and by chat:NAME, greedy and sampled; a WORD of each
 
 PARANMT_CHAT_URL names the server, PARANMT_RESOURCES the folder with `human/parabank_eval`, and PARANMT_WORKSPACE
 a workspace that keeps the answers, so that a second call asks nothing. `keep` writes nbs/papers/annotation.json.
@@ -24,10 +24,14 @@ from paranmt_lab.annotation.views import ratings
 from paranmt_lab.bitext.importing import import_bitext
 from paranmt_lab.corpora.layout import list_corpora
 from paranmt_lab.corpora.query import Corpus
+from paranmt_lab.encoders.sentence_encoder import SentenceEncoder
 from paranmt_lab.engines.protocol import Decoding
+from paranmt_lab.evaluation.tasks import development_score
 from paranmt_lab.filters.scoring import score, score_texts
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import settings
+from paranmt_lab.training.config import train_config
+from paranmt_lab.training.loop import train
 from paranmt_lab.translate.driver import translate_corpus
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
@@ -35,9 +39,10 @@ from kept import ROOT, keep
 
 PATH = ROOT / 'nbs/papers/annotation.json'
 PAIRS, SENTENCES, SEED = 500, 500, 0
+SEEDS = 0, 1, 2  # of trainings on the paraphrases
 RIVALS = 'paraphrase_score', 'unigram_overlap', 'trigram_overlap'  # measures beside the machine's strength
 TABLE = ('identity', 'unigram_overlap', 'trigram_overlap', 'length_ratio', 'paraphrase_score@paraphrase-scorer',
-         'p_strong@parabank', 'p_fluent@parabank')
+         'p_strong@people', 'p_fluent@people')
 
 
 def parabank(s):
@@ -104,6 +109,17 @@ def sentences(s):
     return corpus
 
 
+def taught(corpus, s):
+    "STS 2017 of WORD trained on the usable pairs of a corpus from random vectors: a value for each seed."
+    values = []
+    for seed in SEEDS:
+        config = train_config(f'{corpus}-{seed}', corpus=corpus, model='WORD', min_count=1, batch_size=25, megabatch=4,
+                              epochs=20, probes=0, seed=seed)
+        encoder = SentenceEncoder.load(train(config, s, show=False).folder / 'encoder')
+        values.append(round(float(development_score(encoder, s)[0]), 2))
+    return values
+
+
 def rewrite(name, s):
     "Paraphrases of the same sentences in several ways."
     corpus, rows = sentences(s), []
@@ -121,7 +137,7 @@ def rewrite(name, s):
         for measure in TABLE[-3:]: means[f'{measure}_changed'] = round(float(changed[measure].mean()), 4)
         flagged = frame['flags'].dropna().value_counts().to_dict()
         rows.append(dict(way=way, sentences=len(frame), answers=len(usable), changed=len(changed),
-                         flags=flagged) | means | errors)
+                         flags=flagged, sts17=taught(pairs.name, s)) | means | errors)
         print(pd.Series(rows[-1]).to_string(), flush=True)
     keep(f'rewriting {name}', PATH, rows=rows)
 
