@@ -1029,7 +1029,7 @@ def test_embedding_map(page, workspace):
     page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus')
     assert set(page.address_bar()) == COMPLETE['embedding-map']
     page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
     page.settle().drag('map', 0.15, 0.6, 0.15, 0.7)
     listed = page.saved('brushed_save')
     assert f'{len(listed):,} pairs inside the rectangle' in page.text()
@@ -1067,7 +1067,7 @@ def make_maps(page):
                                    " || document.querySelector('.st-key-map .vega-embed')")
         page.tab.wait_for_function("() => !document.body.innerText.includes('so far')")
         page.settle()
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
     page.tab.wait_for_function("() => !document.body.innerText.includes('Placing your')")
     return page.settle()
 
@@ -1160,7 +1160,7 @@ def test_edges_and_a_highlight_on_the_map(page, workspace):
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
     page.open('embedding-map', **wanted, find='THE ', edges='True')
     page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
     page.settle().shot('embedding-map-edges')
     places = max((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet'), key=lambda p: p.stat().st_mtime)
     stored = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs}').set_index('pair_id')
@@ -1189,7 +1189,7 @@ def test_map_of_many_domains(page, workspace):
     page.open('')
     page.open('embedding-map', **wanted)
     assert not page.tab.get_by_role('button', name='Make the map').is_visible(), 'the map was not begun anew'
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
     page.shot('embedding-map-domains')
     assert len(list((workspace / 'corpora/domains/cache/maps').glob('*.parquet'))) == 1
 
@@ -1366,7 +1366,7 @@ def test_hostile_text_is_inert(page, workspace):
 def test_hostile_text_on_a_map_is_inert(page):
     page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')
     page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map canvas, .st-key-map svg')
+    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
     page.settle().drag('map', 0.02, 0.85, 0.3, 0.97) # below the legend
     page.shot('hostile-embedding-map')
     assert_inert(page)
