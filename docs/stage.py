@@ -22,8 +22,8 @@ PAGES = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/*.md', 'data/*/README.md', 'da
          'nbs/tutorials/images/*', 'docs/images/*', 'docs/images/diagrams/*', 'LICENSE']
 FLOORS = ['Ground', 'Models', 'Pairs', 'Judging', 'Measuring', 'Learning', 'Showing', 'Command line']
 GUIDE = ['docs/command-line', 'docs/translation', 'docs/judging', 'docs/annotation', 'docs/encoders', 'docs/generation',
-         'docs/reproduce', 'docs/install', 'docs/python', 'docs/settings', 'docs/team', 'docs/notebooks',
-         'nbs/GLOSSARY']
+         'docs/reproduce', 'docs/install', 'docs/python', 'docs/settings', 'docs/team', 'docs/several-machines',
+         'docs/notebooks', 'nbs/GLOSSARY']
 CONTRIBUTE = ['CONTRIBUTING', 'docs/how-to-add', 'docs/architecture', 'docs/style', 'docs/decisions', 'CHANGELOG']
 
 

@@ -386,5 +386,7 @@ def fit(
         try: training.work(lambda: progress.stopping or stop())
         except FloatingPointError as e: raise _diverged(run, e) from None
         if training.stopped: progress.ask_to_stop()
-        if training.over and first: _finish(training)
+        if training.over:
+            with training.processes.first_alone():  # so that every process sees a finished run
+                if first: _finish(training)
     return training

@@ -423,6 +423,7 @@ def heard_negatives(*args):
     return found
 EncoderLearner.mega_batch, loop.hardest_negatives = heard_mega_batch, heard_negatives
 run = train(train_config(**json.loads(Path(sys.argv[2]).read_text())), s, show=False)
+assert run.finished, 'the first process marks the run before another returns'
 import os
 if not int(os.environ.get('RANK', 0)): Path(sys.argv[3]).write_text(json.dumps(dict(losses=losses, mined=mined[0])))
 """
