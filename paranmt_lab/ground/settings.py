@@ -54,6 +54,7 @@ class Settings:
     chat_url: str = ''         # Address of a server of language models, such as http://localhost:8000/v1
     chat_requests: int = 10_000 # Most requests to it that the workspace may make; 0: no bound
     chat_parallel: int = 4     # Requests that a worker sends at the same time
+    tensorboard: bool = False  # Whether a training writes its figures for TensorBoard too
 
     @property
     def corpora(self) -> Path: return self.workspace / 'corpora'
@@ -68,7 +69,7 @@ class Settings:
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #a347e387
 DEFAULTS = dict(workspace='data', resources='', annotations='', device='auto', workers='0', port='8501', researchers='',
-                chat_url='', chat_requests='10000', chat_parallel='4')
+                chat_url='', chat_requests='10000', chat_parallel='4', tensorboard='no')
 # Variables that are no settings: PARANMT_SETTINGS names the file itself, PARANMT_DEBUG shows the command line's
 # tracebacks, and PARANMT_CHAT_KEY is secret, so it is read where it is sent and kept nowhere.
 NOT_KEYS = {'PARANMT_SETTINGS', 'PARANMT_DEBUG', 'PARANMT_CHAT_KEY'}
@@ -117,6 +118,12 @@ def _whole(key, entries, low, high):
         raise SettingsError(f'{where}: {key} = {value!r}, expected a whole number from {low} to {high}')
     return int(value)
 
+# %% ../../nbs/0_ground/ground/01_settings.ipynb #9e27a531
+def _is_on(key, entries):
+    value, where = entries[key]
+    if value not in ('yes', 'no'): raise SettingsError(f'{where}: {key} = {value!r}, expected yes or no')
+    return value == 'yes'
+
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #5cecffa5
 def _device(entries):
     value, where = entries['device']
@@ -151,7 +158,7 @@ def load_settings(
                     _whole('workers', entries, 0, 1024) or os.cpu_count() or 1, _whole('port', entries, 1, 65535),
                     tuple(entries['researchers'][0].replace(',', ' ').split()), chat_url=_address(entries),
                     chat_requests=_whole('chat_requests', entries, 0, 10**9),
-                    chat_parallel=_whole('chat_parallel', entries, 1, 256))
+                    chat_parallel=_whole('chat_parallel', entries, 1, 256), tensorboard=_is_on('tensorboard', entries))
 
 # %% ../../nbs/0_ground/ground/01_settings.ipynb #6d33764d
 def find_settings(

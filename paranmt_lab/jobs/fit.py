@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['MOMENTS', 'inverse_sqrt', 'linear_end', 'EarlyStopping', 'MovingAverage', 'WeightMean', 'Position', 'Figures',
-           'Learner', 'Plan', 'Means', 'TrainingState', 'TrainingFigures', 'Training', 'fit']
+           'Learner', 'Plan', 'Means', 'TrainingState', 'TrainingFigures', 'event_writer', 'Training', 'fit']
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #734c52d7
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ..ground.settings import settings
 from .progress import Progress
 from .ranks import Processes
 from .run import Run
@@ -270,9 +272,11 @@ class TrainingFigures(TrainingState):
     "A training that counts its steps, logs their figures, and evaluates the learner."
     def begin(self,
         progress:Progress, # Where the count is shown
+        events:Any=None,   # Writer of `event_writer`
     ):
         "Begin the first line of metrics."
-        self.progress = progress
+        self.progress, self.events = progress, events
+        self.written: dict[str, int] = {} # Step of the latest event of each figure
         self.means.begin(self.at)
 
     def count(self,
@@ -290,7 +294,15 @@ class TrainingFigures(TrainingState):
         figures:dict, # Named figures
     ):
         "Write a line of metrics."
-        if self.processes.first: self.run.log(self.at.step, **self.learner.moment() | figures)
+        if not self.processes.first: return
+        line = self.learner.moment() | figures
+        self.run.log(self.at.step, **line)
+        if not self.events: return
+        for name, value in line.items():
+            if not isinstance(value, (int, float)) or self.written.get(name) == self.at.step: continue
+            self.written[name] = self.at.step
+            self.events.add_scalar(name, value, self.at.step)
+        self.events.flush()
 
     def evaluate(self,
         counts:bool=True, # Whether it decides anything; else it is only logged
@@ -305,6 +317,23 @@ class TrainingFigures(TrainingState):
         if counts and (self.watch.better(score) or not self.plan.patience) and first:
             self.learner.save(self.run.folder / self.plan.model)
         self.means.leave_out(time.time() - began)
+
+# %% ../../nbs/0_ground/jobs/06_fit.ipynb #ab133d5a
+@contextmanager
+def event_writer(
+    folder:Path|None, # The run's folder; None: nothing is written
+    step:int,         # Steps done
+) -> Iterator[Any]:   # `SummaryWriter`, or None where nothing is written
+    "A writer of TensorBoard's event files, if the settings ask for them; it drops events after `step`."
+    if not folder or not settings().tensorboard:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError('the setting tensorboard = yes needs TensorBoard: pip install "paranmt-lab[tensorboard]", '
+                         'or set it to no') from None
+    with SummaryWriter(str(folder / 'tensorboard'), purge_step=step + 1) as events: yield events
 
 # %% ../../nbs/0_ground/jobs/06_fit.ipynb #efc6b183
 def _passed(before:int, now:int, every:int) -> bool: return every > 0 and now // every > before // every
@@ -381,8 +410,9 @@ def fit(
     training.restore()
     first = training.processes.first
     folder, show = (run.folder, show) if first else (None, False)
-    with Progress(plan.total, plan.unit, folder, done=learner.at.done, show=show) as progress:
-        training.begin(progress)
+    with (Progress(plan.total, plan.unit, folder, done=learner.at.done, show=show) as progress,
+          event_writer(folder, learner.at.step) as events):
+        training.begin(progress, events)
         try: training.work(lambda: progress.stopping or stop())
         except FloatingPointError as e: raise _diverged(run, e) from None
         if training.stopped: progress.ask_to_stop()
