@@ -38,6 +38,7 @@ from paranmt_lab.annotation.campaigns import (
     insert_campaign,
     list_campaigns,
 )
+from .label_studio import task_answers
 from .queue import insert_state, state_in
 from .replay import rebuild_in, states_at
 from .store import Damaged, EventLog, moment, run, stamp, storable
@@ -243,8 +244,10 @@ def _lines(path) -> Iterator[tuple[str, dict]]:
     elif path.suffix == '.jsonl':
         with open(path, encoding='utf-8') as f:
             for k, line in enumerate(f, 1): yield f'{path}, line {k}', _json(line, f'{path}, line {k}')
+    elif path.suffix == '.json': yield from task_answers(path)
     elif path.suffix in ('.csv', '.tsv'): yield from _cells(path)
-    else: raise ValueError(f'{path.name}: expected .jsonl, .csv, .tsv, .parquet or the folder of a dataset')
+    else: raise ValueError(f'{path.name}: expected .jsonl, .csv, .tsv, .parquet, .json of Label Studio or the folder '
+                           'of a dataset')
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #57401a55
 def _json(line, where):
@@ -336,7 +339,7 @@ def _renamed(row, columns, where):
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #a6cbf937
 def read_answers(
-    path:Path,                         # `.jsonl`, `.csv`, `.tsv`, `.parquet`, or the folder of a dataset
+    path:Path,                         # `.jsonl`, `.csv`, `.tsv`, `.parquet`, `.json` of Label Studio, a dataset
     columns:dict[str, str]|None=None,  # Ours to theirs, such as `{'annotator': 'worker'}`; None: an export of ours
 ) -> pd.DataFrame:                     # Columns of `ANSWERS`, and `where` each row was
     "Read answers of people and check each row."

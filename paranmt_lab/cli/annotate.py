@@ -33,6 +33,7 @@ from paranmt_lab.annotation.exports import (
     read_parabank,
     restore_campaign,
 )
+from ..annotation.label_studio import export_tasks, interface
 from ..annotation.machine import TOLERANCE, bias_by_label, compared, machine_ratings, rate_by_machine
 from ..annotation.queue import STATES, campaign_state, campaign_states, set_state
 from ..annotation.raters import campaign_status, people_progress
@@ -191,7 +192,7 @@ def machine_(
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #b7fcb8db
 def export_(
     campaign:str, # Name of the campaign; `all` for a backup
-    file:Path, # .jsonl, .csv, .parquet, .md for Table 3, a folder for a dataset; .sqlite for a backup
+    file:Path, # .jsonl, .csv, .parquet, .md: Table 3, .json: tasks of Label Studio, .sqlite: backup, folder: dataset
     *,
     at:str='', # Past moment: number of an event, or a time with its zone such as 2026-11-21T12:00+00:00
     of:str='all', # Table 3: shares of all pairs (a discarded one is not 3) or of those fit to be rated: all or fit
@@ -205,6 +206,7 @@ def export_(
     if file.suffix == '.sqlite': return _back_up(log, campaign, file, at or pseudonyms)
     if campaign == 'all' and 'all' not in list_campaigns(log).campaign.tolist():
         raise typer.BadParameter('all campaigns go into a backup, a .sqlite file', param_hint='FILE')
+    if file.suffix == '.json': return _give_tasks(log, campaign, file, force, at or pseudonyms)
     if file.suffix == '.md': place = write_paper_table(log, campaign, file, moment, force, of)
     else: place = export(log, campaign, file, moment, force, pseudonyms)
     files = [f for f in place.rglob('*') if f.is_file()] if place.is_dir() else [place]
@@ -221,7 +223,7 @@ def _columns(options):
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #4ea951b8
 def import_(
-    file:Path, # .csv, .tsv, .jsonl or .parquet, an export of ours, the folder of ParaBank's evaluation, or a backup
+    file:Path, # .csv, .tsv, .jsonl, .parquet, .json of Label Studio, the folder of ParaBank's evaluation, or a backup
     name:str, # Name of the campaign to make
     *,
     column:list[str]=[], # OURS=THEIRS: our name of a column, such as annotator, and that in the file; may be repeated
@@ -307,6 +309,15 @@ def adjudicate_(
     if not by: return _show_disputes(table, campaign)
     try: _decide_each(log, campaign, by, table, how, remarks)
     except typer.Abort: stopped()
+
+# %% ../../nbs/7_command/cli/07_annotate.ipynb #7d790c12
+def _give_tasks(log, campaign, file, force, extra):
+    "Write tasks for Label Studio, and show the interface that its project needs."
+    if extra: raise typer.BadParameter('tasks have no answers', param_hint='--at, --pseudonyms')
+    export_tasks(log, campaign, file, force)
+    show_note(f'{file}: import it into a project of Label Studio with this labelling interface. '
+              f'`paranmt annotate import FILE NAME` reads the answers that it exports as JSON.')
+    typer.echo(interface())
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #46b94dcf
 def _back_up(log, campaign, file, extra):

@@ -1,4 +1,5 @@
 """`paranmt annotate`: the commands of version 0.1, arguments in the wrong order, settings files, backups."""
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from command import paranmt as run_command
 from paranmt_lab.annotation.campaigns import campaign_items, read_campaign
+from paranmt_lab.annotation.exports import answer_table
 from paranmt_lab.annotation.queue import campaign_states
 from paranmt_lab.annotation.store import EventLog
 from paranmt_lab.corpora.query import Corpus
@@ -98,3 +100,64 @@ def test_a_backup_is_recognised_by_its_content_and_holds_every_campaign(paranmt,
 def test_options_that_would_be_ignored_are_refused(paranmt, log, tmp_path, line, code, why):
     assert why in ' '.join(paranmt(f'annotate {line}', code).stderr.replace('│', ' ').split())
     assert not list(tmp_path.glob('new.*'))
+
+
+HOSTILE = '<script>alert(1)</script> =1+1 \u202e \U0001f40e'
+
+
+def rated(tmp_path, *annotations):
+    "A file of answers as Label Studio exports it: the tasks of campaign `first`, the first with annotations."
+    tasks = json.loads((tmp_path / 'tasks.json').read_text(encoding='utf-8'))
+    for task in tasks: task['annotations'] = []
+    tasks[0]['annotations'] = list(annotations)
+    (tmp_path / 'answers.json').write_text(json.dumps(tasks))
+    return tasks
+
+
+def annotation(who, *results, **fields):
+    "An annotation of Label Studio; a result is (question, kind, answers)."
+    result = [dict(from_name=name, to_name='translation', value={kind: answers}) for name, kind, answers in results]
+    return dict(completed_by=who, result=result, was_cancelled=False, created_at='2026-03-01T09:00:00Z') | fields
+
+
+STRONG = 'strength', 'choices', ['3']
+
+
+def test_pairs_are_rated_in_label_studio(paranmt, log, tmp_path):
+    printed = paranmt('annotate export first tasks.json').stdout
+    assert '<Choices name="strength" toName="translation"' in printed
+    with_comment = annotation(7, STRONG, ('fluency', 'choices', ['2']), ('comment', 'text', [HOSTILE]))
+    email = annotation(dict(id=1, email='Ada@example.org'), ('reason', 'choices', ['OCR']))
+    tasks = rated(tmp_path, with_comment, email, annotation(8, STRONG, was_cancelled=True))
+    assert len(tasks) == len(campaign_items(log, 'first'))
+    paranmt('annotate import answers.json theirs')
+    table = answer_table(log, 'theirs').to_pandas().set_index('annotator')
+    assert table.state.to_dict() == {'user-7': 'rated', 'Ada@example.org': 'discarded', 'user-8': 'skipped'}
+    assert table.loc['user-7', ['strength', 'fluency']].tolist() == [3, 2]
+    assert table.comment['user-7'] == HOSTILE and pd.isna(table.strength['user-8'])
+    for name in ('item', 'pair_id', 'stratum', 'weight', 'reference', 'translation'):
+        assert set(table[name]) == {tasks[0]['data'][name]}
+
+
+@pytest.mark.parametrize('bad, why', [
+    (annotation(7), 'task 1, annotation 2: neither strength nor fluency'),
+    (annotation(7, ('strength', 'choices', ['1', '3'])), "strength '1, 3': expected 1, 2 or 3"),
+    (annotation(7, STRONG, ('reason', 'choices', ['OCR'])), 'a mark and a reason to discard (OCR); delete one'),
+    (annotation(7, ('reason', 'choices', ['dull'])), "reason 'dull': expected bad segmentation"),
+    (annotation('', STRONG), 'no annotator'),
+    (annotation(8, STRONG), 'user-8 has answered item'),
+    (annotation(None, STRONG), 'not as Label Studio writes it'),
+    (dict(result=3, completed_by=7), 'export the project from Label Studio in the format JSON'),
+    ([], 'task 1, annotation 2: not as Label Studio writes it')])
+def test_an_answer_that_cannot_be_used_is_named_and_nothing_is_imported(paranmt, log, tmp_path, bad, why):
+    paranmt('annotate export first tasks.json')
+    rated(tmp_path, annotation(8, STRONG), bad)
+    before = len(log)
+    assert why in ' '.join(paranmt('annotate import answers.json theirs', code=1).stderr.split())
+    assert len(log) == before
+
+
+def test_a_file_without_answers_is_refused(paranmt, log, tmp_path):
+    paranmt('annotate export first tasks.json')
+    rated(tmp_path)
+    assert 'no answer' in ' '.join(paranmt('annotate import answers.json theirs', code=1).stderr.split())
