@@ -198,7 +198,7 @@ def test_two_builds_of_one_name_do_not_meet(s):
 def test_names_identities_and_damage(s):
     corpus = corpus_of(s, sample_pairs(50))
     build_lexicon(corpus, 'words', s, ANY, show=False)
-    assert models_at_hand(s, 'Lexicon') == {'lexicon:words': s.models / 'words'}
+    assert models_at_hand(s, 'Lexicon')['lexicon:words'] == s.models / 'words' # the checkout may have others
     by_path = open_model(f"lexicon:{s.models / 'words'}:cross", s, 'Lexicon')
     assert by_path.identity == identity_of('lexicon:words:cross', s) != identity_of('lexicon:words', s)
     again = replace(s, workspace=s.workspace / 'again')
