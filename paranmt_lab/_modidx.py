@@ -7469,6 +7469,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                 'paranmt_lab/recipes/lexicons.py')},
             'paranmt_lab.recipes.outcomes': { 'paranmt_lab.recipes.outcomes.Step': ( '5_learning/recipes/outcomes.html#step',
                                                                                      'paranmt_lab/recipes/outcomes.py'),
+                                              'paranmt_lab.recipes.outcomes._identities': ( '5_learning/recipes/outcomes.html#_identities',
+                                                                                            'paranmt_lab/recipes/outcomes.py'),
                                               'paranmt_lab.recipes.outcomes._sum': ( '5_learning/recipes/outcomes.html#_sum',
                                                                                      'paranmt_lab/recipes/outcomes.py'),
                                               'paranmt_lab.recipes.outcomes.outcome_file': ( '5_learning/recipes/outcomes.html#outcome_file',

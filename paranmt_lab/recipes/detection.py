@@ -102,5 +102,6 @@ def neighbours(
 ) -> Recipe:   # `opusparcus.4`
     "The shipped scorer on printed neighbours."
     trial = Measurement(printed_neighbours, options=dict(encoder='paraphrase-scorer'),
-                        cell=dict(system='shipped scorer'), about='the encoder in data/models', pairs=20, rate=20.)
+                        cell=dict(system='shipped scorer'), about='the encoder in data/models', pairs=20, rate=20.,
+                        models=('paraphrase-scorer',))
     return Recipe([trial], as_measured, reduced='an encoder of other data; the neighbours are those of the paper')

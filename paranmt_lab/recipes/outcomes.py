@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..corpora.layout import CorpusFolder
+from ..ground.models import identity_of
 from ..ground.settings import Settings, inside, read_json, safe_name, write_json
 from ..jobs.provenance import fingerprint, provenance
 
@@ -29,6 +30,7 @@ class Step:
     epochs: int = 0                         # Passes over the pairs
     tasks: tuple[str, ...] = ()             # Tasks that it evaluates besides STS
     rate: float = 0.                        # Pairs a second of a measurement; 0: that of the model
+    models: tuple[str, ...] = ()            # Models that it measures or measures by, as `open_model` takes them
 
 # %% ../../nbs/5_learning/recipes/01_outcomes.ipynb #0ec950ca
 def outcome_file(
@@ -51,14 +53,23 @@ def sum_of(
     if not (folder / 'pairs').is_dir(): return ''
     return _sum(folder, (folder / 'pairs').stat().st_mtime_ns)
 
+def _identities(step, s):
+    "Model to its identity; None for one that is not there."
+    def identity(name):
+        try: return identity_of(name, s)
+        except (OSError, ValueError): return None
+    return {name: identity(name) for name in step.models}
+
 def outcome_of(
     step:Step,   # A step
     s:Settings,  # Settings
 ) -> dict | None: # Its outcome; None where the step is still to be done
-    "The stored outcome of a step; one without all of the step's tasks, left by the recipe of another table, is none."
+    """The stored outcome of a step. One without all of the step's tasks, left by the recipe of another table, is none,
+    and neither is one by a model that has changed."""
     path = outcome_file(step.name, s)
     facts = read_json(path) if path.is_file() else None
     if not facts or not set(step.tasks) <= set(facts['tasks']): return None
+    if step.models and fingerprint(facts.get('models')) != fingerprint(_identities(step, s)): return None
     there = sum_of(step.corpus, s) if step.corpus else ''
     if there and facts['pairs_sum'] != there:
         raise ValueError(f'{path}: trained on other pairs than corpus {step.corpus!r} holds now; restore the corpus, '
@@ -75,6 +86,7 @@ def take(
     start = time.perf_counter()
     facts = step.make(s)
     if facts is None: return None
-    facts = dict(name=step.name, tasks=step.tasks, pairs_sum=sum_of(step.corpus, s) if step.corpus else '') | facts
+    facts = dict(name=step.name, tasks=step.tasks, pairs_sum=sum_of(step.corpus, s) if step.corpus else '',
+                 models=_identities(step, s)) | facts
     facts |= dict(seconds=round(time.perf_counter() - start, 1), made=provenance())
     return read_json(write_json(outcome_file(step.name, s), facts))

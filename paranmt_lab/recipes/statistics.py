@@ -96,13 +96,13 @@ _CZECH = 'domains of 157,626 Czech sentences in place of seven sources of up to 
 _FEWER = {'laptop': f'{_CZECH}; 9,000 sentences a domain, 1,000 of them parsed by Link Grammar and 2,000 translated by '
                     'the model that ships', 'paper': _CZECH}
 
-def _each_domain(measure, n, about, rate, others=()):
+def _each_domain(measure, n, about, rate, others=(), models=()):
     "A measurement of each domain."
     options = dict(n=n) | (dict(others=others) if others else {})
     small = options | dict(n=60, files=('odd',)) | (dict(others=()) if others else {})
     return [Measurement(measure, 'czech-bitext', options | dict(files=files), small,
                         dict(task='cs', dataset=name, counterpart=paper), f'{n:,} {about}',
-                        tuple(map(_BITEXT.format, others)), n, rate)
+                        tuple(map(_BITEXT.format, others)), n, rate, models=models)
             for name, (files, paper) in DOMAINS.items()]
 
 def sources(
@@ -112,8 +112,8 @@ def sources(
     words, parses, scores = COUNTS[scale]
     greedy = f'translations a domain by {ENGINE}, greedy; the engine was trained on most of these pairs'
     trials = [*_each_domain(describe_words, words, 'references a domain', 600, OTHERS),
-              *_each_domain(describe_scores, scores, greedy, 100),
-              *_each_domain(describe_parses, parses, f'references a domain, {PARSER}', 25)]
+              *_each_domain(describe_scores, scores, greedy, 100, models=(ENGINE, SCORER)),
+              *_each_domain(describe_parses, parses, f'references a domain, {PARSER}', 25, models=(PARSER,))]
     return Recipe(trials, as_measured, reduced=_FEWER[scale])
 
 # %% ../../nbs/5_learning/recipes/08_statistics.ipynb #ca9d50b0
@@ -193,5 +193,6 @@ def systems_bleu(
     "The engine that ships on news that it has not seen."
     cell = dict(task='cs', dataset='newstest2017', counterpart='WMT 2015 test', system='transformer of 8 MB')
     trial = Measurement(measure_bleu, 'czech-bitext', dict(files=('newstest2017',), n=3_000, beam=12),
-                        dict(files=('odd',), n=60), cell, f'{ENGINE}, beam 12', pairs=3_000, rate=8.)
+                        dict(files=('odd',), n=60), cell, f'{ENGINE}, beam 12', pairs=3_000, rate=8.,
+                        models=(ENGINE,))
     return Recipe([trial], as_measured, reduced='one small system in place of three; newstest2017')

@@ -151,6 +151,7 @@ class Measurement:
     selection: Selection | None = None                    # None: `measure` chooses its pairs itself
     group: str = ''                                       # Of no group: measurements do not compete
     seeds: tuple[int, ...] = (0,)                         # Seeds that `measure` uses in one step
+    models: tuple[str, ...] = ()                          # Models that it opens; once one changes, it is done again
 
     def steps(self,
         tasks:tuple[str, ...]=(), # Of trainings: these have none
@@ -160,7 +161,7 @@ class Measurement:
         name = self.measure.__name__.strip('_').replace('_', '-')
         full = f'{name}-{fingerprint([self.corpus, self.options])[:8]}'
         return {0: Step(full, partial(_measured, self), name, corpus=self.corpus, limit=self.pairs, epochs=1,
-                        rate=self.rate)}
+                        rate=self.rate, models=self.models)}
 
     def setting(self,
         outcomes:Iterable[dict], # Of its step
@@ -171,7 +172,7 @@ class Measurement:
     def small(self) -> 'Measurement':
         "The same on the built-in sample."
         return replace(self, corpus=self.corpus and 'smoke', pairs=60, options=self.options | self.small_options,
-                       files=(), about='' if self.corpus else self.about)
+                       files=(), models=(), about='' if self.corpus else self.about)
 
 def _measured(measurement, s):
     "The outcome of a measurement; JSON has no NaN."
