@@ -1,7 +1,7 @@
 """A static scorer that learns from a transformer: by its words, and by its cosines of sentences.
 
     python nbs/papers/teacher.py words
-        # models/paraphrase-scorer-words.npy: each word of the shipped scorer, read by the teacher; minutes of a core
+        # each word of the shipped scorer, read by the teacher, into the models of the workspace; minutes of a core
     python nbs/papers/teacher.py choose
         # STS 2017 of each choice of sizes and weight, and models/words-beside, the best choice that fits into 12 MB
     python nbs/papers/teacher.py larger
@@ -154,14 +154,15 @@ def larger(s):
     file = s.resources / f'train/paraphrase/{PARAPHRASES[0]}.parquet'
     references = pd.read_parquet(file, columns=['reference']).reference.drop_duplicates()
     x = encoder.encode(references.sample(20_000, random_state=0).tolist())
-    mean, power = x.mean(0), lambda y, p: np.sign(y) * abs(y)**p
+    mean = x.mean(0)
+    def power(y): return np.sign(y) * abs(y)**.7
     _, lengths, components = np.linalg.svd(x - mean, full_matrices=False)
     maps = {f'{SHIPPED} as it is': lambda y: y, 'its mean subtracted': lambda y: y - mean,
             'without its first component': lambda y: y @ components[1:].T,
             'the first 256 components': lambda y: y @ components[:256].T,
             'half whitened': lambda y: y @ components.T * lengths**-.5,
             'a little whitened': lambda y: y @ components.T * lengths**-.2,
-            'power 0.7': lambda y: power(y, .7), 'power 0.7 of components': lambda y: power(y @ components.T, .7)}
+            'power 0.7': power, 'power 0.7 of components': lambda y: power(y @ components.T)}
     for what, of in maps.items():
         rows.append(dict(what=what, numbers=None) | development(lambda texts: of(encoder.encode(texts)), s))
     keep('larger', dict(rows=rows, teacher=identity_of(LARGER, s)) | made())

@@ -154,7 +154,7 @@ def _explained(model, error, secret):
     later = f' in {wait} s' if wait else ''
     return ServerError(f'chat:{model}: {text}; answers so far are kept, the same command continues{later}')
 
-# %% ../../nbs/1_models/engines/07_chat.ipynb #f1f4d19b
+# %% ../../nbs/1_models/engines/07_chat.ipynb #ee0eabf4
 _GREEDY = dict(temperature=0., seed=0) # Decoding, unless a job asks for samples
 _MARK_TOKENS = 40 # Of an answer with two marks
 _SCALE = dict(type='integer', enum=[1, 2, 3])
@@ -166,6 +166,7 @@ FORMS: dict[str, dict] = { # Name of a form to the option that asks for it, the 
     'json_object': dict(response_format=dict(type='json_object', schema=_SCHEMA)), 'text': {}}
 _SERVERS: dict[tuple[str, str], tuple[str, str]] = {} # Address and model to form and fingerprint, once a process
 
+# %% ../../nbs/1_models/engines/07_chat.ipynb #f1f4d19b
 class ChatClient:
     "Asks a language model behind a server, and keeps its answers."
     def __init__(self,

@@ -50,7 +50,7 @@ def _types(
     return _Types(one, other, unit_td, rows >= 0, weight_t.astype(np.float32), *_trigrams(tokens))
 
 # %% ../../nbs/3_judging/filters/06_alignment.ipynb #4e1154ae
-@njit(nogil=True, cache=True, fastmath=True) # sums in any order, so that many are column at once
+@njit(nogil=True, cache=True, fastmath=True) # sums in any order, so that several are added at once
 def _cosine(unit_td, p, q):
     "Cosine of two types."
     total = np.float32(0)

@@ -344,10 +344,12 @@ def _strong_tile(view, place, quiet):
                       + '. The interval is that of the held-out ratings of the calibration.' * bool(ends))
 
 def _ends_of_strong(view, measure):
-    "Strong pairs by both ends of the intervals of a calibration's held-out ratings; None if it is not there."
+    "Strong pairs by both ends of the intervals of a calibration's held-out ratings; None if it is gone or another."
     name = f"calibration:{measure.partition('@')[2]}"
     if name not in models_at_hand(settings(), 'Calibration'): return None
-    table = _opened(name, identity_of(name)['checksum']).drawings.get('strong', {}).get('reliability')
+    identity = identity_of(name)
+    if view.corpus.manifest(f'score-{measure}').get('calibration') != identity: return None
+    table = _opened(name, identity['checksum']).drawings.get('strong', {}).get('reliability')
     if not table: return None
     axis, counts, own = view.filters.axes[measure], view.counts.by_axis[measure], view.ranges.get(measure)
     curves = [([0, *table['predicted'], 1], [0, *table[end], 1]) for end in ('low', 'high')]

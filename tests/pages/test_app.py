@@ -1473,6 +1473,8 @@ def test_empty_workspace(browser, tmp_path):
         names_a_command = any(c.value.startswith(('make ', 'paranmt ')) for c in at.code)
         assert not at.exception and names_a_command == (module != 'results'), module
         if module == 'results': assert len(at.dataframe)
+        has_picture = (ROOT / f'paranmt_lab/assets/views/{module}.webp').exists()
+        assert bool(at.get('image')) == has_picture == (module not in ('overview', 'results', 'generate')), module
 
 
 def test_every_page_says_what_it_is_for(tmp_path, monkeypatch):
