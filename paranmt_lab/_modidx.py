@@ -5509,6 +5509,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'paranmt_lab/ground/models.py'),
                                            'paranmt_lab.ground.models._folders': ( '0_ground/ground/models.html#_folders',
                                                                                    'paranmt_lab/ground/models.py'),
+                                           'paranmt_lab.ground.models._free_gpu': ( '0_ground/ground/models.html#_free_gpu',
+                                                                                    'paranmt_lab/ground/models.py'),
                                            'paranmt_lab.ground.models._function': ( '0_ground/ground/models.html#_function',
                                                                                     'paranmt_lab/ground/models.py'),
                                            'paranmt_lab.ground.models._gpus': ( '0_ground/ground/models.html#_gpus',

@@ -97,6 +97,12 @@ def _gpus(library):
     import torch
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
+# %% ../../nbs/0_ground/ground/04_models.ipynb #7bab6348
+def _free_gpu(count):
+    "The GPU of this process: the first one, or its own where `torchrun` started several on the machine."
+    rank = os.environ.get('LOCAL_RANK')
+    return f'cuda:{int(rank) % count}' if rank else 'cuda'
+
 # %% ../../nbs/0_ground/ground/04_models.ipynb #9e717a6f
 def device_of(
     s:Settings,              # Settings
@@ -105,7 +111,7 @@ def device_of(
     "The device in force."
     if s.device == 'cpu': return 'cpu'
     gpus = _gpus(library)
-    if s.device == 'auto': return 'cuda' if gpus else 'cpu'
+    if s.device == 'auto': return _free_gpu(len(gpus)) if gpus else 'cpu'
     if int(s.device.partition(':')[2] or 0) < len(gpus): return s.device
     there = ''.join(f', cuda:{i} ({name})' for i, name in enumerate(gpus))
     raise ValueError(f'device = {s.device!r} in the settings, and {library} finds {len(gpus)} GPUs here; '

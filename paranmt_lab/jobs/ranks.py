@@ -17,10 +17,13 @@ def ranks(
 ) -> tuple[int, int]: # Number of this process, number of processes
     "Join the processes that `torchrun` started; (0, 1) without it."
     if 'RANK' not in os.environ: return 0, 1
+    import torch
     import torch.distributed as dist
     if not dist.is_initialized():
-        dist.init_process_group(backend := 'nccl' if device.startswith('cuda') else 'gloo')
-        if backend == 'gloo': atexit.register(dist.destroy_process_group)
+        on_gpu = device.startswith('cuda')
+        if on_gpu: torch.cuda.set_device(torch.device(device).index or 0) # NCCL waits and gathers on this one
+        dist.init_process_group('nccl' if on_gpu else 'gloo')
+        if not on_gpu: atexit.register(dist.destroy_process_group)
     return dist.get_rank(), dist.get_world_size()
 
 # %% ../../nbs/0_ground/jobs/05_ranks.ipynb #2cf96b03
