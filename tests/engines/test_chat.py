@@ -1,6 +1,7 @@
 """Language models behind a server: its errors are survived, answers that cannot be used have no value and are counted,
 kills lose and double nothing, the budget holds, and the key is written nowhere."""
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import chat_server
@@ -115,6 +117,25 @@ def test_both_marks_are_columns_by_one_request_a_pair(server, lab):
     facts = corpus.manifest('score-strength@rule')
     assert facts['model'] == 'chat:rule' and facts['chat']['server'] == 'fp_rule'
     assert '36 answers' in ' '.join(facts['notes'])
+
+
+def test_a_calibration_on_its_marks(server, lab, tmp_path):
+    "It is validated beside another measure; another corpus is scored by it through the server."
+    nouns, days = ('friends', 'guests', 'nurses'), ('', ' today', ' again today')
+    pairs = [(a.replace('friends', noun), b.replace('.', f'{day}.')) for noun in nouns for day in days for a, b in PAIRS]
+    table = pd.DataFrame(pairs, columns=['reference', 'translation'])
+    for name in ('rated', 'others'): Corpus.create(name, lab).write_pairs(0, table.to_dict('list'))
+    marks = [chat_server.marks(*pair) for pair in pairs]
+    table.assign(pair_id=range(len(table)), **pd.DataFrame(marks)).to_csv(tmp_path / 'ratings.csv', index=False)
+    training = f'model train calibration rated rule --set ratings={tmp_path}/ratings.csv --set compare=yes'
+    for words in ('score rated strength@chat:rule trigram_overlap', training, 'score others p_strong@rule'):
+        result = paranmt(words)
+        assert result.returncode == 0, result.stderr
+        if words == training: assert re.search(r'strength@rule +auc +1\.000', result.stdout)
+    other = Corpus.open('others', lab).frame(['p_strong@rule', 'strength@rule'])
+    assert other['strength@rule'].tolist() == [mark['strength'] for mark in marks]
+    by_mark = other.groupby('strength@rule')['p_strong@rule'].mean()
+    assert by_mark[3] > .9 and by_mark[2] < .1
 
 
 def test_names_of_vllm_and_ollama_are_resumed(server, lab):
