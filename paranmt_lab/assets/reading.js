@@ -23,11 +23,15 @@ class Reading {
     const state = JSON.stringify(data.pairs);
     if (state !== this.shown) {
       this.shown = state;
-      const key = element('p', 'key');
-      key.style.paddingLeft = '0';
+      const key = element('div', 'key');
       key.append(element('mark', '', 'only on this side'), '  ', element('span', 'moved', 'on both, in another place'),
         data.opens ? '   ↑ ↓ to read, Enter opens a pair, C copies it' : '   ↑ ↓ to read, C copies it');
-      this.list.replaceChildren(key, ...data.pairs.map((pair, i) => this.article(pair, i)));
+      const names = data.pairs.length ? data.pairs[0].facts.map(([name]) => [name, name]) : [];
+      this.list.style.setProperty('--facts', Math.max(names.length, 1));
+      const head = element('div', 'head');
+      head.append(this.facts(names, data.pairs.length ? data.pairs[0].facts : []));
+      this.list.replaceChildren(key, ...names.length ? [head] : [],
+        ...data.pairs.map((pair, i) => this.article(pair, i)));
     }
     for (const article of this.list.querySelectorAll('article'))
       article.classList.toggle('chosen', article.dataset.id === String(data.chosen));
@@ -36,22 +40,33 @@ class Reading {
     const made = element('article');
     made.tabIndex = i ? -1 : 0;
     made.dataset.id = pair.id;
-    const facts = element('div', 'facts');
-    facts.append(element('span', 'n', pair.n));
-    for (const [name, value] of pair.facts) {
-      const fact = element('span', '', name + ' ');
-      fact.append(element('b', '', value));
-      facts.append(fact);
-    }
-    made.append(facts);
+    made.classList.toggle('named', pair.named);
+    made.append(element('span', 'n', pair.n));
     for (const [side, pieces] of pair.sides) {
       const text = element('p');
+      text.dataset.side = side;
       text.append(element('span', 'side', side));
       for (const [piece, kind] of pieces)
         text.append(kind ? element('mark', kind, piece) : document.createTextNode(piece));
       made.append(text);
     }
+    if (pair.facts.length) made.append(this.facts(pair.facts, pair.facts));
+    for (const [name, value] of pair.remarks) {
+      const remark = element('div', 'remark', name + ' ');
+      remark.append(element('b', '', value));
+      made.append(remark);
+    }
     return made;
+  }
+  // One cell for each measure: its value, or in the head its name. Numbers are at the right of their column.
+  facts(cells, values) {
+    const row = element('div', 'facts');
+    cells.forEach(([name, text], i) => {
+      const cell = element('span', /^[\d.,−-]+$|^none$/.test(values[i][1]) ? '' : 'text', text);
+      cell.title = name;
+      row.append(cell);
+    });
+    return row;
   }
   choose(article) { this.open({pair: article.dataset.id}); }
   pressed(event) {

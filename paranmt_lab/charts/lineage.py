@@ -105,7 +105,7 @@ def places(
 
 # %% ../../nbs/6_showing/charts/08_lineage.ipynb #29279c69
 KINDS = dict(corpus=COLOURS[0], engine=OTHERS, measures=COLOURS[2], selection=COLOURS[1], run=COLOURS[3],
-             results=COLOURS[4], lexicon=COLOURS[5], campaign=COLOURS[5])
+             results=COLOURS[4], lexicon=COLOURS[5], campaign='#b5489f') # The palette has six colours
 ROW, LABEL = 46, .82 # Pixels of a row, and share of a column that a name may take; links bend in the rest
 PAGE, LETTER = 1000, 6.6 # Pixels of a usual page, and of a letter
 

@@ -18,6 +18,7 @@ from ..charts.base import cited, label, table_name
 from ..charts.scores import filter_histogram
 from .distributions import bounds_words, filter_bins, placed, range_at
 from .parts import draw, escaped, page_part
+from .reading import short_headings
 from ..filters.table import known_measure
 from ..ground.wording import amount
 from ..selection import PAPER_3, PAPER_RANGES, Range
@@ -182,23 +183,28 @@ def _about(measure, counts, every, bounds):
     definition, empty = known_measure(measure), every.by_axis[measure][0]
     about = f'{definition.about} ({cited(definition.paper)})' if definition else ''
     alone = f'Its range removes {counts.alone[measure]:,} alone' if bounds else ''
-    return '. '.join(filter(None, [about, alone, f'{empty:,} without a value' if empty else '']))
+    return '. '.join(filter(None, [label(measure), about, alone, f'{empty:,} without a value' if empty else '']))
 
-def _measure_view(filters, measure, ranges, counts, every):
+def _bounds(measure, axis, bounds):
+    "The two bounds of a measure as numbers that can be typed."
+    ends = (bounds.low, bounds.high) if bounds else (None, None)
+    for end, words, value in zip(('from', 'to'), ('above', 'up to'), ends):
+        st.session_state[f'{end}_{measure}'] = value
+        st.number_input(f'{label(measure)}, {words}', value=None, key=f'{end}_{measure}', placeholder=words, width=70,
+                        on_change=_end_typed, args=(axis,), label_visibility='collapsed', format='%g')
+
+def _measure_view(filters, measure, name, ranges, counts, every):
     "One measure: a histogram to drag over, and its two bounds as numbers."
     axis, bounds, key = filters.axes[measure], ranges.get(measure), _histogram_key(measure)
     about = _about(measure, counts, every, bounds)
-    st.markdown(f':small[**{escaped(label(measure))}**]', help=about or None)
+    with st.container(horizontal=True, vertical_alignment='center', gap='xxsmall'):
+        st.markdown(f':small[**{escaped(name)}**]', help=about, width='stretch')
+        _bounds(measure, axis, bounds)
     if not every.by_axis[measure][1:].any():
         return st.caption(f"No pair of the corpus has a value of it{', so its range removes all' * bool(bounds)}.")
     bins = filter_bins(axis, counts.by_axis[measure], every.by_axis[measure], bounds)
-    chart = filter_histogram(bins, '', brush=True).properties(height=100)
+    chart = filter_histogram(bins, '', brush=True).properties(height=84)
     draw(chart, key, on_select=lambda: _stroke_made(axis, key))
-    ends = (bounds.low, bounds.high) if bounds else (None, None)
-    for place, end, words, value in zip(st.columns(2, gap='small'), ('from', 'to'), ('above', 'up to'), ends):
-        st.session_state[f'{end}_{measure}'] = value
-        place.number_input(f'{label(measure)}, {words}', value=None, key=f'{end}_{measure}', placeholder=words,
-                           on_change=_end_typed, args=(axis,), label_visibility='collapsed', format='%g')
 
 @page_part
 def measure_views(
@@ -207,8 +213,9 @@ def measure_views(
     counts:Kept,         # Counts under the ranges
     every:Kept,          # Counts without a range
 ):
-    "All measures, two in a row."
-    columns = st.columns(2, gap='medium')
-    for i, measure in enumerate(filters.axes):
-        with columns[i % 2].container(key=f'measure_{i}', gap='xsmall'):
-            _measure_view(filters, measure, ranges, counts, every)
+    "All measures, as many in a row as there is room for."
+    names = short_headings(list(filters.axes))
+    with st.container(key='measures'):
+        for i, measure in enumerate(filters.axes):
+            with st.container(key=f'measure_{i}', gap='xxsmall'):
+                _measure_view(filters, measure, names[measure], ranges, counts, every)

@@ -121,8 +121,8 @@ def test_both_marks_are_columns_by_one_request_a_pair(server, lab):
 
 def test_a_calibration_on_its_marks(server, lab, tmp_path):
     "It is validated beside another measure; another corpus is scored by it through the server."
-    nouns, days = ('friends', 'guests', 'nurses'), ('', ' today', ' again today')
-    pairs = [(a.replace('friends', noun), b.replace('.', f'{day}.')) for noun in nouns for day in days for a, b in PAIRS]
+    changes = [(noun, end) for noun in ('friends', 'guests', 'nurses') for end in ('.', ' today.', ' again today.')]
+    pairs = [(a.replace('friends', noun), b.replace('.', end)) for noun, end in changes for a, b in PAIRS]
     table = pd.DataFrame(pairs, columns=['reference', 'translation'])
     for name in ('rated', 'others'): Corpus.create(name, lab).write_pairs(0, table.to_dict('list'))
     marks = [chat_server.marks(*pair) for pair in pairs]
