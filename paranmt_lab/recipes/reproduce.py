@@ -49,6 +49,7 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'opusparcus.4': Imported('recipes.detection.neighbours'),
     'opusparcus.7': Imported('recipes.detection.transfer'),
     'paranmt.1': Imported('recipes.statistics.sources'),
+    'paranmt.3': Imported('recipes.statistics.score_ranges'),
     'paranmt.4': Imported('recipes.choosing.domains'),
     'paranmt.5': Imported('recipes.choosing.tenths'),
     'paranmt.6': Imported('recipes.encoders.megabatches'),
