@@ -227,8 +227,8 @@ def _record_answers(path, records):
             if answer: yield f'{where}, {who}', data | answer | dict(annotator=who, time=None, seconds=None)
 
 # %% ../../nbs/3_judging/annotation/17_other_tools.ipynb #ce5cc718
-_STATELESS = ('Argilla wrote these records without the status of each response, so a draft counts as an answer; '
-              'dataset.records.to_list(flatten=True) has it')
+_STATELESS = ('Argilla wrote these records without the status of each response, so a draft counts as an answer, '
+              'and so do the marks of a discarded pair; dataset.records.to_list(flatten=True) has it')
 
 def _tasks(path):
     "The tasks of a file."
