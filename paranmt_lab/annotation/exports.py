@@ -38,7 +38,7 @@ from paranmt_lab.annotation.campaigns import (
     insert_campaign,
     list_campaigns,
 )
-from .label_studio import task_answers
+from .other_tools import task_answers
 from .queue import insert_state, state_in
 from .replay import rebuild_in, states_at
 from .store import Damaged, EventLog, moment, run, stamp, storable
@@ -238,7 +238,7 @@ def export(
 def _lines(path) -> Iterator[tuple[str, dict]]:
     "(where, row) of a file or dataset's folder."
     path = Path(path)
-    if path.is_dir(): path = path / 'data/train.parquet'
+    if path.is_dir(): path /= 'records.json' if (path / '.argilla').is_dir() else 'data/train.parquet'
     if path.suffix == '.parquet':
         for k, row in enumerate(pq.read_table(path).to_pylist(), 1): yield f'{path}, row {k}', row
     elif path.suffix == '.jsonl':
@@ -246,8 +246,8 @@ def _lines(path) -> Iterator[tuple[str, dict]]:
             for k, line in enumerate(f, 1): yield f'{path}, line {k}', _json(line, f'{path}, line {k}')
     elif path.suffix == '.json': yield from task_answers(path)
     elif path.suffix in ('.csv', '.tsv'): yield from _cells(path)
-    else: raise ValueError(f'{path.name}: expected .jsonl, .csv, .tsv, .parquet, .json of Label Studio or the folder '
-                           'of a dataset')
+    else: raise ValueError(f'{path.name}: expected .jsonl, .csv, .tsv, .parquet, .json of Label Studio or Argilla, or '
+                         'the folder of a dataset')
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #57401a55
 def _json(line, where):
@@ -339,7 +339,7 @@ def _renamed(row, columns, where):
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #a6cbf937
 def read_answers(
-    path:Path,                         # `.jsonl`, `.csv`, `.tsv`, `.parquet`, `.json` of Label Studio, a dataset
+    path:Path,                         # `.jsonl`, `.csv`, `.tsv`, `.parquet`, `.json` of another tool, a dataset
     columns:dict[str, str]|None=None,  # Ours to theirs, such as `{'annotator': 'worker'}`; None: an export of ours
 ) -> pd.DataFrame:                     # Columns of `ANSWERS`, and `where` each row was
     "Read answers of people and check each row."

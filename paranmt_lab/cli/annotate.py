@@ -33,8 +33,8 @@ from paranmt_lab.annotation.exports import (
     read_parabank,
     restore_campaign,
 )
-from ..annotation.label_studio import export_tasks, interface
 from ..annotation.machine import TOLERANCE, bias_by_label, compared, machine_ratings, rate_by_machine
+from ..annotation.other_tools import TASKS, export_tasks, first_steps
 from ..annotation.queue import STATES, campaign_state, campaign_states, set_state
 from ..annotation.raters import campaign_status, people_progress
 from ..annotation.store import EventLog
@@ -192,11 +192,13 @@ def machine_(
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #b7fcb8db
 def export_(
     campaign:str, # Name of the campaign; `all` for a backup
-    file:Path, # .jsonl, .csv, .parquet, .md: Table 3, .json: tasks of Label Studio, .sqlite: backup, folder: dataset
+    # .jsonl, .csv, .parquet, .md: Table 3, .json or .argilla: tasks of Label Studio or Argilla, .sqlite: backup,
+    # folder: dataset
+    file:Path,
     *,
     at:str='', # Past moment: number of an event, or a time with its zone such as 2026-11-21T12:00+00:00
     of:str='all', # Table 3: shares of all pairs (a discarded one is not 3) or of those fit to be rated: all or fit
-    force:bool=False, # Replace an existing file, but for a backup; in a folder only the dataset's two files
+    force:bool=False, # Replace an existing file, but for a backup; in a folder only the dataset's own files
     pseudonyms:bool=False, # rater-1, rater-2, ... in place of names; comments stay as they were typed
 ):
     """The same moment gives the same bytes. `annotate export all ratings.sqlite` copies the database while people
@@ -206,11 +208,24 @@ def export_(
     if file.suffix == '.sqlite': return _back_up(log, campaign, file, at or pseudonyms)
     if campaign == 'all' and 'all' not in list_campaigns(log).campaign.tolist():
         raise typer.BadParameter('all campaigns go into a backup, a .sqlite file', param_hint='FILE')
-    if file.suffix == '.json': return _give_tasks(log, campaign, file, force, at or pseudonyms)
+    if file.suffix in TASKS: return _give_tasks(log, campaign, file, force, at or pseudonyms)
     if file.suffix == '.md': place = write_paper_table(log, campaign, file, moment, force, of)
     else: place = export(log, campaign, file, moment, force, pseudonyms)
     files = [f for f in place.rglob('*') if f.is_file()] if place.is_dir() else [place]
     show_note(f'{place}: {sum(f.stat().st_size for f in files):,} bytes')
+
+# %% ../../nbs/7_command/cli/07_annotate.ipynb #eeb91f61
+_USES = {'.json': 'import it into a project of Label Studio with this labelling interface. `paranmt annotate import '
+                 'FILE NAME` reads the answers that it exports as JSON.',
+        '.argilla': 'these lines bring it into Argilla, and write the answers that `paranmt annotate import '
+                    'answers.json NAME` reads.'}
+
+def _give_tasks(log, campaign, file, force, extra):
+    "Write tasks for another tool, and show what it needs."
+    if extra: raise typer.BadParameter('tasks have no answers', param_hint='--at, --pseudonyms')
+    export_tasks(log, campaign, file, force)
+    show_note(f'{file}: {_USES[file.suffix]}')
+    typer.echo(first_steps(file))
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #ee31d0ea
 def _columns(options):
@@ -223,7 +238,8 @@ def _columns(options):
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #4ea951b8
 def import_(
-    file:Path, # .csv, .tsv, .jsonl, .parquet, .json of Label Studio, the folder of ParaBank's evaluation, or a backup
+    # .csv, .tsv, .jsonl, .parquet, .json or folder of Label Studio or Argilla, folder of ParaBank's evaluation, backup
+    file:Path,
     name:str, # Name of the campaign to make
     *,
     column:list[str]=[], # OURS=THEIRS: our name of a column, such as annotator, and that in the file; may be repeated
@@ -309,15 +325,6 @@ def adjudicate_(
     if not by: return _show_disputes(table, campaign)
     try: _decide_each(log, campaign, by, table, how, remarks)
     except typer.Abort: stopped()
-
-# %% ../../nbs/7_command/cli/07_annotate.ipynb #7d790c12
-def _give_tasks(log, campaign, file, force, extra):
-    "Write tasks for Label Studio, and show the interface that its project needs."
-    if extra: raise typer.BadParameter('tasks have no answers', param_hint='--at, --pseudonyms')
-    export_tasks(log, campaign, file, force)
-    show_note(f'{file}: import it into a project of Label Studio with this labelling interface. '
-              f'`paranmt annotate import FILE NAME` reads the answers that it exports as JSON.')
-    typer.echo(interface())
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #46b94dcf
 def _back_up(log, campaign, file, extra):

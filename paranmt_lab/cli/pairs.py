@@ -108,21 +108,33 @@ def sample_(
 # %% ../../nbs/7_command/cli/04_pairs.ipynb #579977de
 def export_(
     corpus:str, # Corpus to write
-    out:Path, # FILE.tsv as the published ParaNMT, FILE.jsonl or FILE.csv (.gz too), FILE.parquet, a folder for datasets
+    # FILE.tsv as the published ParaNMT, FILE.jsonl or FILE.csv (.gz too), FILE.parquet, a folder for datasets;
+    # FILE.yaml: the conditions of a selection for OpusFilter
+    out:Path,
     *,
     score:str='', # Column or measure of the TSV's third field, named in FILE.tsv.json; default: the paraphrase score
     columns:list[str]=[], # Columns and measures of formats other than TSV; default: all that are not empty
-    selection:str='', # Selection to write, as .jsonl, .csv or .parquet; default: all pairs
+    selection:str='', # Selection to write, as .jsonl, .csv, .parquet or .yaml; default: all pairs
     force:bool=False, # Replace an existing file; in a folder only an older export
 ):
     "The extension of the file determines the format."
     from paranmt_lab.corpora.state import require_whole
     from paranmt_lab.exchange.files import export_corpus
     [data] = _opened([corpus])
+    if out.suffix == '.yaml': return _export_conditions(data, selection, out, force, columns or score)
     require_whole(data, measures=True)
     counts = export_corpus(data, out, columns or None, score, force, selection)
     show_table([counts], str(out))
     if out.is_dir(): show_note(f"datasets.load_dataset('{out}')")
+
+def _export_conditions(corpus, selection, out, force, extra):
+    "Write the conditions of a selection for OpusFilter, and show those that it has."
+    from paranmt_lab.selection.opusfilter import export_conditions
+    if not selection: raise typer.BadParameter(f'{out} gets the conditions of a selection', param_hint='--selection')
+    if extra: raise typer.BadParameter('conditions have neither', param_hint='--columns, --score')
+    show_table(export_conditions(corpus, selection, out, force), f'Conditions of {selection} in {out}')
+    show_note(f'`opusfilter --overwrite {out}` reads reference.txt and translation.txt. Conditions without a filter '
+              'are not applied.')
 
 def _import_paranmt(files, name, score, licence, shard_rows):
     "Import the published ParaNMT, or a file like it."

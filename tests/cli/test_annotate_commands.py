@@ -1,4 +1,4 @@
-"""`paranmt annotate`: the commands of version 0.1, arguments in the wrong order, settings files, backups."""
+"""`paranmt annotate`: the commands of version 0.1, order of arguments, settings files, backups, other tools."""
 import json
 from dataclasses import replace
 
@@ -161,3 +161,102 @@ def test_a_file_without_answers_is_refused(paranmt, log, tmp_path):
     paranmt('annotate export first tasks.json')
     rated(tmp_path)
     assert 'no answer' in ' '.join(paranmt('annotate import answers.json theirs', code=1).stderr.split())
+
+
+ADA, BEN = '2070ba45-bdc8-418b-b340-7ecd7530f9be', '7f1d7c34-0d0f-4f43-a3a4-6a4e6d0a9b10'
+
+
+def records(tmp_path):
+    "The records of campaign `first`, as Argilla has them before anyone has answered."
+    return json.loads((tmp_path / 'first.argilla/records.json').read_text(encoding='utf-8'))
+
+
+def flat(record, *responses):
+    "A record of Argilla's `to_list(flatten=True)`; a response is (question, value, user, status)."
+    row = dict(id=record['id'], status='completed', _server_id=ADA) | record['fields'] | record['metadata']
+    for question in dict.fromkeys(question for question, *_ in responses):
+        values, users, states = zip(*(rest for name, *rest in responses if name == question))
+        row |= {f'{question}.responses': list(values), f'{question}.responses.users': list(users),
+                f'{question}.responses.status': list(states)}
+    return row | {'fluency.responses': None, 'fluency.responses.users': None, 'fluency.responses.status': None}
+
+
+def nested(record, *responses):
+    "A record of Argilla's `to_disk`."
+    answers = {}
+    for question, value, user, _ in responses: answers.setdefault(question, []).append(dict(value=value, user_id=user))
+    return record | dict(responses=answers)
+
+
+SURE = 'strength', 3, ADA, 'submitted'
+
+
+def test_a_dataset_of_argilla_has_questions_and_hidden_facts_of_the_campaign(paranmt, log, tmp_path):
+    assert "from_disk('first.argilla'" in paranmt('annotate export first first.argilla').stdout
+    settings, dataset = (json.loads((tmp_path / f'first.argilla/.argilla/{name}.json').read_text())
+                         for name in ('settings', 'dataset'))
+    assert dataset == dict(name='first')
+    assert settings['distribution'] == dict(strategy='overlap', min_submitted=2)
+    assert {q['name']: q['required'] for q in settings['questions']} == dict(
+        strength=True, fluency=True, reason=False, comment=False)
+    assert not any(fact['visible_for_annotators'] for fact in settings['metadata'])
+    assert [record['id'] for record in records(tmp_path)] == ['1', '2', '3']
+
+
+def test_answers_of_argilla_keep_rater_state_and_item(paranmt, log, tmp_path):
+    paranmt('annotate export first first.argilla')
+    one, two, three = records(tmp_path)
+    comment = 'comment', HOSTILE, ADA, 'submitted'
+    refused = ('strength', 1, ADA, 'discarded'), ('reason', 'OCR', ADA, 'discarded')
+    draft, skipped = ('strength', 2, BEN, 'draft'), ('strength', 2, BEN.upper(), 'discarded')
+    rows = [flat(one, SURE, comment, draft), flat(two, *refused), flat(three, skipped)]
+    (tmp_path / 'answers.json').write_text(json.dumps(rows))
+    paranmt('annotate import answers.json theirs')
+    table = answer_table(log, 'theirs').to_pandas()
+    assert table.annotator.tolist() == [f'user-{ADA}', f'user-{ADA}', f'user-{BEN}']
+    assert table.state.tolist() == ['rated', 'discarded', 'skipped']
+    assert table.strength.dropna().tolist() == [3] and table.comment[0] == HOSTILE
+    items = campaign_items(log, 'first')
+    for name in ('item', 'pair_id', 'stratum', 'weight', 'reference', 'translation'):
+        assert table[name].tolist() == items[name].tolist()
+
+
+def test_a_folder_of_argilla_is_read_with_a_note_on_drafts(paranmt, log, tmp_path):
+    paranmt('annotate export first first.argilla')
+    one, *others = records(tmp_path)
+    (tmp_path / 'first.argilla/records.json').write_text(json.dumps([nested(one, SURE), *others]))
+    said = paranmt('annotate import first.argilla theirs').stderr
+    assert 'a draft counts as an answer' in ' '.join(said.split())
+    assert answer_table(log, 'theirs').to_pandas()[['item', 'strength']].values.tolist() == [[1, 3]]
+    (tmp_path / 'first.argilla/records.json').unlink()
+    assert 'records.json' in paranmt('annotate import first.argilla other', code=1).stderr
+
+
+@pytest.mark.parametrize('change, why', [
+    (lambda r: flat(r, SURE, SURE), f'record 1: two answers of user-{ADA} to strength; delete one'),
+    (lambda r: flat(r, SURE, ('strength', 2, ADA.upper(), 'submitted')), 'two answers of'),
+    (lambda r: flat(r, SURE, ('reason', 'OCR', ADA, 'draft')), 'is submitted and draft'),
+    (lambda r: flat(r, SURE, ('reason', 'OCR', ADA, 'submitted')), 'a mark and a reason to discard (OCR)'),
+    (lambda r: nested(r, SURE, ('reason', 'OCR', ADA, '')), 'dataset.records.to_list(flatten=True)'),
+    (lambda r: flat(r, ('strength', 3, 'ada', 'submitted')), "user 'ada' is no number of a user of Argilla"),
+    (lambda r: flat(r, ('strength', 3, None, 'submitted')), "user 'None' is no number"),
+    (lambda r: flat(r, ('strength', 3, ADA, 'done')), "status 'done', expected submitted, discarded, draft"),
+    (lambda r: flat(r, ('strength', 3, ADA, ['draft'])), "record 1"),
+    (lambda r: flat(r, ('strength', [1, 3], ADA, 'submitted')), "strength '1, 3': expected 1, 2 or 3"),
+    (lambda r: flat(r, ('strength', True, ADA, 'submitted')), "strength 'True': expected 1, 2 or 3"),
+    (lambda r: flat(r, ('comment', 'so', ADA, 'submitted')), 'neither strength nor fluency'),
+    (lambda r: flat(r, SURE) | dict(reference=None), 'reference or translation is missing'),
+    (lambda r: flat(r, SURE) | {'strength.responses.users': []}, 'not a user and status for each response'),
+    (lambda r: flat(r, SURE) | {'strength.responses': 3}, 'not as Argilla writes it'),
+    (lambda r: r | dict(responses=[3]), 'not as Argilla writes it'),
+    (lambda r: r | dict(fields=3), 'not as Argilla writes it'),
+    (lambda r: r, 'no answer in any task'),
+    (lambda r: dict(text='It rains.', label=3), 'no data or no annotations; export the project from Label Studio'),
+    (lambda r: 3, 'no data or no annotations')])
+def test_a_bad_response_of_argilla_is_named_and_nothing_is_imported(paranmt, log, tmp_path, change, why):
+    paranmt('annotate export first first.argilla')
+    (tmp_path / 'answers.json').write_text(json.dumps([change(records(tmp_path)[0])]))
+    before = len(log)
+    said = ' '.join(paranmt('annotate import answers.json theirs', code=1).stderr.split())
+    assert 'answers.json' in said and why in said
+    assert len(log) == before
