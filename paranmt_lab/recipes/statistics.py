@@ -242,7 +242,7 @@ def rated_ranges(
     folder:str,    # ParaBank's evaluation below the resources; empty: the marks that ship
     system:str='', # Number of a system of it
 ) -> list[dict]:   # Share of each label in each range, by scale
-    "What people say about the pairs of a score range."
+    "Marks of people for the pairs of each score range."
     answers = _marked_pairs(s, folder, system)
     pairs = answers.drop_duplicates('item').set_index('item')
     scores = paraphrase_score(pairs.reference.tolist(), pairs.translation.tolist(), open_model(SCORER, s, 'Encoder'))
@@ -261,10 +261,11 @@ def score_ranges(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `paranmt.3`
     "Pairs, overlap and people's marks by score range."
-    marks = dict(folder=MARKS, system=PARANMT)
-    trials = [Measurement(count_ranges, 'wmt21-23', about=f'scores by {SCORER}', pairs=402_580, rate=400_000., models=(SCORER,)),
-              Measurement(rated_ranges, options=marks, small_options=dict(folder=''), files=(f'{MARKS}/candidates.tsv',),
-                          about=f"outputs of ParaNMT in ParaBank's evaluation, median mark, thirds of meaning; {SCORER}",
-                          pairs=400, rate=100., models=(SCORER,))]
-    return Recipe(trials, as_measured, reduced='WMT 2021 to 2023 in place of 51 million pairs; people rated all 399 pairs, '
-                                               'on other scales')
+    about = f"outputs of ParaNMT in ParaBank's evaluation, median mark, thirds of meaning; {SCORER}"
+    trials = [
+        Measurement(count_ranges, 'wmt21-23', about=f'scores by {SCORER}', pairs=402_580, rate=400_000.,
+                    models=(SCORER,)),
+        Measurement(rated_ranges, options=dict(folder=MARKS, system=PARANMT), small_options=dict(folder=''),
+                    files=(f'{MARKS}/candidates.tsv',), about=about, pairs=400, rate=100., models=(SCORER,))]
+    return Recipe(trials, as_measured, reduced='WMT 2021 to 2023 in place of 51 million pairs; people rated all 399 '
+                                               'pairs, on other scales')
