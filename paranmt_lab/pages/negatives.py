@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'NEGATIVE', 'NOTE', 'SPREAD', 'RANDOM', 'VIEWS', 'MOST', 'HOW', 'megabatch', 'sides_of', 'encoded',
-           'sizes_of', 'opinion_of', 'negatives_at', 'candidates_of', 'strip_marks', 'hardest_probes', 'recorded',
-           'suspects', 'with_spread', 'table_7', 'mined_as', 'page']
+           'sizes_of', 'opinion_of', 'negatives_at', 'candidates_of', 'hardest_probes', 'recorded', 'suspects',
+           'with_spread', 'table_7', 'mined_as', 'page']
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #3b842e9a
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,10 @@ import streamlit as st
 import torch
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #5d1f0c77
-from ..charts.training import cosine_strip, cosines_by_epoch, negatives_by_epoch, pool_spread
+from ..charts.training import cosine_lanes, cosines_by_epoch, negatives_by_epoch, pool_spread
 from ..components.links import page_links
 from paranmt_lab.components.parts import (
     choose,
-    columns_of,
     corpus_state,
     draw,
     escaped,
@@ -55,7 +55,7 @@ from ..jobs.run import Run, list_runs
 from ..maps.projection import unit
 from paranmt_lab.pages.negatives_false import (
     choose_second,
-    flag_button,
+    flag_buttons,
     flag_list,
     flags_line,
     second_opinions,
@@ -156,23 +156,13 @@ def candidates_of(
     side:str='reference', # Side of the probe
     epoch:int=0,         # As for `negatives_at`
     judge:np.ndarray|None=None, # As for `negatives_at`
-) -> pd.DataFrame:       # `cosine` to the probe, `sentence`
+) -> pd.DataFrame:       # `cosine` to the probe, `sentence`, `place` of its pair in the mega-batch
     "All sentences of a mega-batch that may be the probe's negative."
     names = sides_of(mega)
     units, admission = _admission(mega, vectors, config, len(mega), epoch, judge)
     # Pairs that the published programs exclude by a poor similarity are left out altogether.
     cosines, numbers = candidates(replace(admission, excluded=-np.inf), units, 0, names.index(side))
-    return pd.DataFrame(dict(cosine=cosines, sentence=mega[names].to_numpy().ravel()[numbers]))
-
-def strip_marks(
-    negatives:pd.DataFrame, # Of `negatives_at`, of one side
-) -> pd.DataFrame:       # `name`, `role`, `cosine`, `sentence`, for `cosine_strip`
-    "The partner and the negatives by name; sizes that find the same sentence share a mark."
-    by = negatives.groupby(['cosine', 'negative'], sort=False).M.agg(lambda sizes: ' and '.join(map(str, sizes)))
-    marks = [(f'M = {sizes}', 'negative', cosine, text) for (cosine, text), sizes in by.items()]
-    first = negatives.iloc[0]
-    marks.append(('partner', 'partner', first.cosine_partner, first.partner))
-    return pd.DataFrame(marks, columns=['name', 'role', 'cosine', 'sentence'])
+    return pd.DataFrame(dict(cosine=cosines, sentence=mega[names].to_numpy().ravel()[numbers], place=numbers // 2))
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #b5d6a8ba
 def hardest_probes(
@@ -254,43 +244,55 @@ def _sides(run): return run.config.get('first', COLUMNS[0]), run.config.get('sec
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #144a2bca
 def table_7(
-    rows:pd.DataFrame, # A row for each M, rising: `M`, `sentence`, `negative`, `cosine`, `partner`, `cosine_partner`
-    batch:int,         # Pairs of a mini-batch
-    m:int,             # M of the negative in hand, in bold
-) -> str:              # Markdown
-    "The negatives of a sentence as `paranmt.7` prints them, with cosines and with the partner."
+    rows:pd.DataFrame,      # A row for each M, rising, as of `negatives_at`
+    margin:float|None=None, # Margin of the run's loss; None: the loss is another one
+) -> list[tuple[str, str, str, str]]: # Name, sentence, cosine and loss of each row, as Markdown
+    "A sentence, its partner and its negatives as `paranmt.7` prints them, with cosines and losses."
     cell, first = lambda text: escaped(legible(text, 300)), rows.iloc[0]
-    lines = ['| | | cosine |', '|:--|:--|--:|', f'| sentence | {cell(first.sentence)} | |',
-             f'| partner | {cell(first.partner)} | {first.cosine_partner:.3f} |', '| *negative examples:* | | |']
+    lines = [('Probe', cell(first.sentence), '', ''),
+             ('Partner', cell(first.partner), f':blue[{first.cosine_partner:.3f}]', '')]
     for row in rows.itertuples():
-        bold, above = '**' * (row.M == m), row.cosine >= row.cosine_partner
-        cosine = f':orange[{row.cosine:.3f}]' if above else f'{row.cosine:.3f}'
-        lines.append(f'| {bold}M = {row.M}{bold} ({row.M * batch:,} pairs) | {bold}{cell(row.negative)}{bold} '
-                     f'| {bold}{cosine}{bold} |')
-    return '\n'.join(lines)
+        cosine = f':orange[{row.cosine:.3f}]' if row.cosine >= row.cosine_partner else f'{row.cosine:.3f}'
+        loss = '' if margin is None else f'{max(0, margin - row.cosine_partner + row.cosine):.3f}'
+        lines.append((f'Negative, M = {row.M}', cell(row.negative), cosine, loss))
+    return lines
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #bd0f1ee6
-def _in_hand(s, run, rows, m, of, choose_m=lambda: None, **where):
-    "The table of a probe with the current negative, and the button that flags it; the place for a chart beside it."
-    row, batch = rows[rows.M == m].iloc[0], run.config.get('batch_size', 100) * _processes(run)
-    with st.container(border=True, key='hand'):
-        left, right = st.columns([1.1, 1], gap='medium')
-        with left:
-            st.markdown(table_7(rows, batch, m))
-            above = (rows.cosine >= rows.cosine_partner).any()
-            st.caption(f'{escaped(of[1].capitalize())} of pair {of[0]}. M = {m} is a mega-batch of {m} mini-batches '
-                       f'= {m * batch:,} pairs.{" :orange[Orange]: more similar than the partner." * bool(above)}')
-        with st.container(horizontal=True, vertical_alignment='bottom'):
-            choose_m()
-            cosines = {name: round(float(row[name]), 6) for name in ('cosine', 'cosine_partner')}
+def _table_row(key, name, sentence, cosine, loss, flag=None):
+    "A row of the table; `flag` draws its button."
+    with st.container(key=f'hand_{key}', horizontal=True, vertical_alignment='center', gap='small'):
+        st.markdown(name, width=120)
+        st.markdown(sentence, width='stretch')
+        for figure in (cosine, loss): st.markdown(figure, width=64, text_alignment='right')
+        if flag: flag()
+        else: st.space(130)
+
+def _margin(run):
+    "Margin of the run's loss below the partner; None where the loss is another one."
+    return run.config.get('margin') if run.config.get('loss', 'margin') == 'margin' else None
+
+def _in_hand(s, run, rows, m, of, **where):
+    "The table of a probe with a button for each negative; the row of `m` is marked."
+    batch, margin = run.config.get('batch_size', 100) * _processes(run), _margin(run)
+    flag_button, lines = flag_buttons(s, run), table_7(rows, margin)
+    with st.container(key='hand', gap=None):
+        _table_row('head', '', '', 'Cosine', 'Loss' * (margin is not None))
+        for key, line in zip(('probe', 'partner'), lines): _table_row(key, *line)
+        for k, (row, line) in enumerate(zip(rows.itertuples(), lines[2:]), 1):
+            cosines = {name: round(float(getattr(row, name)), 6) for name in ('cosine', 'cosine_partner')}
             sentences = dict(sentence=row.sentence, partner=row.partner, negative=row.negative)
+            facts = sentences | cosines | dict(M=row.M) | where
             other = int(row.negative_pair_id), row.negative_side
-            flag_button(s, run, of, other, sentences | cosines | dict(M=m) | where)
-            probe = dict(corpus=run.config['corpus'], sentence=row.sentence, encoder=f'run:{run.name}')
-            page_links(('Pair of the probe', 'pairs', dict(corpus=run.config['corpus'], pair=of[0])),
-                       ('Neighbours of the probe', 'neighbours', probe))
-        flags_line(s, run)
-    return right
+            _table_row('own' if row.M == m else k, *line, partial(flag_button, k, of, other, facts))
+    above = ' :orange[Orange]: more similar than the partner.' * bool((rows.cosine >= rows.cosine_partner).any())
+    st.caption(f'{escaped(of[1].capitalize())} of pair {of[0]}. M = {m} is a mega-batch of {m} mini-batches '
+               f'= {m * batch:,} pairs.{above} {flags_line(s, run)}')
+
+def _probe_links(run, sentence, of):
+    "Links from a probe to other pages."
+    probe = dict(corpus=run.config['corpus'], sentence=sentence, encoder=f'run:{run.name}')
+    page_links(('Pair of the probe', 'pairs', dict(corpus=run.config['corpus'], pair=of[0])),
+               ('Neighbours of the probe', 'neighbours', probe))
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #d4737611
 def _walk(names:Sequence[Hashable], now:Hashable, take:Callable, what:str):
@@ -407,13 +409,12 @@ def _computed(s, run, corpus, pairs):
     if len(of_side):
         pool = candidates_of(mega, vectors, config, side, epoch, opinion)
         _shown_negatives(s, run, own, of_side, (probe, side), pool)
-    else:
-        in_address('at', own, one_of(sizes_of(config), 'M'))  # known, though not shown
-        st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
-    if names: _all_probes(order, order.side, lambda k: _take(names[k]), own * batch)
+    else: st.info('There is no admissible negative by the settings of this run.', icon=':material/inbox:')
+    left, right = st.columns([1, 1.1], gap='medium')
     key = identity_of(second, s)['checksum'] if second else ''
-    show_false_negatives(second, key, lambda: soon(_opinions, beginning, epoch, batch, second, key,
-                                                   what='Asking the second encoder'))
+    with left: show_false_negatives(second, key, lambda: soon(_opinions, beginning, epoch, batch, second, key,
+                                                              what='Asking the second encoder'))
+    with right: _all_probes(order, lambda k: _take(names[k]), f'M = {own}')
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #c2ddb972
 @st.cache_data(max_entries=8, ttl=3600, show_spinner='Mining the mega-batch')
@@ -423,17 +424,15 @@ def _hardest(request, batch, epoch):
     return hardest_probes(mega, vectors, config_of(Run(request[0])), batch, epoch, judge)
 
 def _shown_negatives(s, run, own, negatives, of, pool):
-    "Table, strip, and the choice of the negative in hand."
-    sizes = negatives.M.tolist()
-    in_address('at', own if own in sizes else sizes[-1], one_of(sizes, 'M'))
-    label = lambda m: f"M = {m}, the run's own" if m == own else f'M = {m}'
-    choose_m = lambda: st.segmented_control('Negative to flag', sizes, format_func=label, key='at', required=True)
-    with _in_hand(s, run, negatives, st.session_state['at'], of, choose_m):
-        st.caption(f'Its cosine to all {len(pool):,} candidates of the largest M')
-        pool = pool.assign(sentence=pool.sentence.map(lambda t: legible(t, 160)))
-        marks = strip_marks(negatives)
-        draw(cosine_strip(pool, marks.assign(sentence=marks.sentence.map(lambda t: legible(t, 160)))), 'cosines')
-    save_rows(negatives, 'negatives', f'negatives-{run.name}-{of[0]}')
+    "The table, and the lanes that its negatives are from."
+    _in_hand(s, run, negatives, own, of)
+    with st.container(horizontal=True, vertical_alignment='center'):
+        _probe_links(run, negatives.sentence[0], of)
+        save_rows(negatives, 'negatives', f'negatives-{run.name}-{of[0]}')
+    st.subheader('Cosine of the probe to every candidate')
+    short = lambda texts: texts.map(lambda text: legible(text, 160))
+    lanes = pool.assign(sentence=short(pool.sentence)), negatives.assign(negative=short(negatives.negative))
+    draw(cosine_lanes(*lanes, _margin(run)), 'cosines')
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #5e4e466a
 def _recorded_controls(run, notes):
@@ -471,7 +470,7 @@ def _recorded(s, run):
     pair, side = order.iloc[names.index(probe)][['pair_id', 'side']]
     rows = notes[(notes.pair_id == pair) & (notes.side == side)].sort_values(['megabatch', 'epoch'], ignore_index=True)
     _recorded_probe(s, run, notes, rows, m, epoch)
-    _all_probes(order, [_sides(run)[k - 1] for k in order.side], lambda k: _go(names[k]))
+    _all_probes(order, lambda k: _go(names[k]), f'M = {m}, epoch {epoch}')
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #01a618cd
 def _recorded_probe(s, run, notes, rows, m, epoch):
@@ -480,13 +479,15 @@ def _recorded_probe(s, run, notes, rows, m, epoch):
     row = rows[at].iloc[0]
     now = rows[rows.epoch == epoch].rename(columns=dict(cosine_negative='cosine', megabatch='M'))
     now = now.assign(negative_side=[sides[k - 1] for k in now.negative_side])
-    with _in_hand(s, run, now, m, (int(row.pair_id), sides[row.side - 1]), epoch=epoch):
-        st.caption('This sentence through the epochs, at each M')
-        draw(negatives_by_epoch(rows).properties(height=230), 'probe_epochs')
+    of = int(row.pair_id), sides[row.side - 1]
+    _in_hand(s, run, now, m, of, epoch=epoch)
+    _probe_links(run, row.sentence, of)
     left, right = st.columns(2, gap='large')
     with left:
+        st.caption('This sentence through the epochs, at each M')
+        draw(negatives_by_epoch(rows).properties(height=230), 'probe_epochs')
         st.caption(f'Means over all probes, both sides, at M = {m}')
-        means = cosines_by_epoch(notes[notes.megabatch == m], run.config.get('margin'))
+        means = cosines_by_epoch(notes[notes.megabatch == m], _margin(run))
         draw(means.properties(height=230), 'mean_epochs')
     with right: _spread(rows, m, epoch)
     spread = [c for c in ('pool', 'pool_50', 'pool_95', 'pool_99') if c in rows]
@@ -514,14 +515,17 @@ def _picked(take):
     rows = st.session_state['suspects'].selection.rows
     if rows: take(rows[0])
 
-def _all_probes(order, sides, take, pairs=0):
+def _all_probes(order, take, where):
     "The list to choose a probe from; `take` gets the number of its row."
-    pool = f' among {pairs:,} pairs' * bool(pairs)
-    with st.expander(f'All {len(order):,} sentences{pool}, the hardest first', icon=':material/list:'):
-        view = order.head(MOST).assign(side=list(sides[:MOST]), sentence=lambda f: f.sentence.map(legible),
-                                       negative=lambda f: f.negative.map(legible))
-        show_table(order, 'suspects', view, height=340, on_select=lambda: _picked(take), selection_mode='single-row',
-                   column_config=columns_of(view))
+    if not len(order): return
+    st.subheader(f'Hardest sentences, {where}')
+    view = order.head(MOST)[['sentence', 'negative', 'cosine_negative', 'cosine_partner']]
+    view = view.assign(**{c: view[c].map(legible) for c in ('sentence', 'negative')})
+    text = partial(st.column_config.TextColumn, width=135)
+    figure = partial(st.column_config.NumberColumn, format='%.3f', width=60)
+    heads = text('Sentence'), text('Hardest negative'), figure('Cosine'), figure('Partner')
+    show_table(order, 'suspects', view, height=430, column_config=dict(zip(view, heads)),
+               on_select=lambda: _picked(take), selection_mode='single-row')
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #fb3873e0
 VIEWS = ['computed', 'recorded']
@@ -530,8 +534,9 @@ MOST = 1000 # Sentences that are listed
 HOW = '''
 1. Training ranks a pair above the most similar *wrong* sentence, the negative. It is looked for in a **mega-batch** of
    M mini-batches: M = 20 with mini-batches of 100 is a mega-batch of 2,000 pairs.
-2. A larger M offers more sentences, so the negative moves towards the partner on the strip, or beyond it.
-3. A negative above its partner is often a **false negative**: it means the same as the sentence. Press F to flag it.
+2. A larger M offers more sentences, so the negative moves towards the partner, or beyond it. Its loss is
+   margin − partner + negative, and at least 0.
+3. A negative above its partner is often a **false negative**: it means the same as the sentence. Its number flags it.
    The page begins with the hardest sentence; N goes to the next, P to the one before.
 4. Training uses the flags with `--set flagged=yes`: the two pairs of a flag count as one group, and no sentence is
    a negative of its own group.
