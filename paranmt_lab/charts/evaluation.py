@@ -15,12 +15,12 @@ from .base import COLOURS, OTHERS, OURS, PAPER, coloured, legend_of_shades
 from ..evaluation.standings import KINDS
 
 # %% ../../nbs/6_showing/charts/05_evaluation.ipynb #0779f98a
-KIND_COLOURS = dict(zip(KINDS, (PAPER, COLOURS[3], OURS, COLOURS[1]))) # Of the rows of a table
+KIND_COLOURS = dict(zip(KINDS, (PAPER, COLOURS[3], COLOURS[5], OURS, COLOURS[1]))) # Of the rows of a table
 _ROW, _BELOW = 17, 60 # Pixels of a row of the ranking, and of the axis below
 
 def _texts(rows, decimals):
-    "Figure and kind of each row; of the paper's rows the figure alone."
-    kinds = rows.kind.where(rows.kind != KINDS[0], '')
+    "Figure and kind of each row; the figure alone of the paper's rows, and where all are of one kind."
+    kinds = rows.kind.where((rows.kind != KINDS[0]) & (rows.kind.nunique() > 1), '')
     return {row: f'{value:.{decimals}f}  {kind}'.strip() for row, value, kind in zip(rows.row, rows.value, kinds)}
 
 # %% ../../nbs/6_showing/charts/05_evaluation.ipynb #d742a46f

@@ -7,8 +7,8 @@ __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'header', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'sources_of',
            'show_sources', 'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv',
-           'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'draw', 'columns_of',
-           'save_rows', 'pair_table']
+           'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'show_rows', 'draw',
+           'columns_of', 'save_rows', 'pair_table']
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #7a6d5ebf
 import re
@@ -571,6 +571,19 @@ def show_table(
         event = st.dataframe(rows, key=key, **options)
         _menu(key, partial(_table_files, frame), command or _book()['made'])
     return event
+
+# %% ../../nbs/6_showing/components/01_parts.ipynb #3a3125f2
+def show_rows(
+    show:Callable[[], Any],    # Draws the figure
+    frame:pd.DataFrame,        # Its rows, as they are saved
+    key:str,                   # Key, different from that of every other chart and table of the page
+    picture:Callable[[], Any], # Makes the chart that is saved as PNG and SVG
+    command:str='',            # Command that makes the figure; empty: that of `made_by`
+):
+    "Show a figure that is neither a chart nor a table of Streamlit, with the menu that saves it."
+    with st.container(key=f'{key}_table'):
+        show()
+        _menu(key, lambda: _chart_files(picture()) | _table_files(frame), command or _book()['made'])
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #163db4f2
 def draw(

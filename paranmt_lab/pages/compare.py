@@ -208,7 +208,7 @@ def _runs(s):
         st.subheader('Results, first less second')
         _results(runs)
     first, second = (f'run:{run.name}' for run in runs)
-    page_links(('Paired test of both on STS', 'results', dict(view='Difference', encoder=first, against=second)))
+    page_links(('Paired test of both on STS', 'results', dict(view='By data set', encoder=first, against=second)))
     _disagreement(runs, s)
     st.subheader('While they learned')
     _curves(runs)

@@ -58,8 +58,8 @@ def false_negative(reader, tab):
 
 def against_the_paper(reader, tab):
     reader.go('Results')
-    reader.press('Difference')
-    return tab.locator('[data-testid=stMain]').inner_text().split('Difference')[-1][:200].replace('\n', ' ')
+    row = tab.locator('.st-key-standings_table tr', has_text='this workspace').first
+    return ' '.join(row.locator('td').all_inner_texts())
 
 
 def disagreement(reader, tab):

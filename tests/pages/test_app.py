@@ -1288,19 +1288,32 @@ def test_what_is_no_sentence_of_the_generator_gets_an_answer(page):
     assert page.tab.evaluate('window.hacked') is None
 
 
+def ranking(page):
+    "Texts of the ranked table's cells, by name and kind of the row."
+    cells = page.tab.locator('.st-key-standings_table tr').evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => [...c.querySelectorAll('b, small')].map(t => t.textContent)"
+        ".join(' ') || c.textContent))")
+    return pd.DataFrame([dict(zip(cells[0], row)) for row in cells[1:]]).set_index(cells[0][0])
+
+
 def test_results(page, workspace):
     "The paper's table with our systems: rows are those of the paper's file and of the result files."
     from paranmt_lab.evaluation.standings import standings
-    page.open('results').tab.wait_for_selector('.vega-embed canvas, .vega-embed svg')
+    page.open('results')
     assert set(page.address_bar()) == COMPLETE['results']
-    table, paper = page.table('standings_table').set_index('system'), standings('paranmt.8')
+    table, paper = ranking(page), standings('paranmt.8')
     for row in paper[(paper.kind == 'the paper') & paper.column.isin(['STS 2012', 'STS 2014'])].itertuples():
-        assert abs(float(table[row.column][row.row]) - row.value) < 0.051, row
-    assert {'the paper', 'shipped scorer', 'measured here'} <= set(table.kind)
-    assert float(table['less WORD,TRIGRAM']['WORD,TRIGRAM']) == 0
+        assert abs(float(table[row.column][f'{row.row} paper'] or 'nan') - row.value) < 0.051, row
+    assert {'paper', 'shipped', 'measured', 'peer'} <= {name.split()[-1] for name in table.index}
+    assert table.difference['WORD,TRIGRAM paper'] == 'chosen row'
     page.shot('results')
-    other = page.open('results', table='paranmt.9', row='WORD').table('standings_table').set_index('system')
-    assert other.kind['WORD'] == 'the paper' and other['test']['WORD'] == '79.2'
+    page.after(page.tab.locator('.st-key-standings_table tr', has_text='paraphrase-scorer-2').click)
+    assert page.address_bar()['row'] == ['paraphrase-scorer-2']
+    assert ranking(page).difference['paraphrase-scorer-2 shipped'] == 'chosen row'
+    page.after(page.tab.locator('.st-key-standings_table th button', has_text='STS 2014').click)
+    assert page.address_bar()['figure'] == ['STS 2014'] and page.address_bar()['row'] == ['paraphrase-scorer-2']
+    page.open('results', table='paranmt.9', row='WORD')
+    assert ranking(page).test['WORD paper'] == '79.2'
     page.open('results', view='By data set')
     table = page.table('by_dataset_table').set_index(['task', 'data set'])
     for run in ('trigram-m1', 'word-trigram-m20', 'token-overlap'):
@@ -1315,11 +1328,12 @@ def test_results(page, workspace):
 
 @pytest.mark.soak
 def test_results_by_difference_and_by_pair(page, workspace):
-    "Differences from a row of the paper; a gap shows the command that fills it; the largest errors are listed."
-    page.open('sts-results', view='Difference', against='WORD')
-    rows = page.table('differences_table')
-    assert {'paraphrase-scorer', 'paraphrase-scorer-2'} <= set(rows.system)
-    assert set(rows.verdict) <= {'above', 'below', 'within chance', 'no interval'}
+    "Differences from a row; a gap shows the command that fills it; the largest errors are listed."
+    page.open('sts-results', row='WORD')
+    table = ranking(page)
+    assert table['95 %']['paraphrase-scorer-2 shipped'].startswith('+') and table['95 %']['TRIGRAM paper'] == '–'
+    page.open('results', view='By data set', encoder='model:paraphrase-scorer', against='model:paraphrase-scorer-2')
+    assert page.tab.locator('.st-key-differences_table').count() or 'No set of STS' in page.text()
     page.shot('results-difference')
     page.open('results', view='By data set')
     page.tab.locator('.st-key-gaps summary').click()
@@ -1477,7 +1491,7 @@ def test_empty_workspace(browser, tmp_path):
         finally: os.environ.clear(); os.environ.update(before)
         names_a_command = any(c.value.startswith(('make ', 'paranmt ')) for c in at.code)
         assert not at.exception and names_a_command == (module != 'results'), module
-        if module == 'results': assert len(at.dataframe)
+        if module == 'results': assert len(at.get('bidi_component'))
         has_picture = (ROOT / f'paranmt_lab/assets/views/{module}.webp').exists()
         assert bool(at.get('image')) == has_picture == (module not in ('overview', 'results', 'generate')), module
 
