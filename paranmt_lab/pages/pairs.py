@@ -274,7 +274,7 @@ def calibrations(
 ) -> None:
     "Show the curves of a calibration for the measures of the page."
     names = list(models_at_hand(settings(), 'Calibration'))
-    if not names: return st.caption('There is no calibration yet: `paranmt judge calibrate` fits one to ratings.')
+    if not names: return st.caption('There is no calibration yet: `paranmt model train calibration` fits one to ratings.')
     in_address('calibration', names[0], one_of(names, 'calibration'))
     in_address('label', 'strong', one_of(list(LABELS), 'label'))
     left, right = st.columns(2)
@@ -332,7 +332,9 @@ def _tiles(view):
 def _strong_tile(view, place, quiet):
     "The strong pairs that a calibration expects among those kept."
     title, measure = 'Strong pairs, expected', view.probability
-    if not measure: return place.metric(title, 'not available', 'paranmt judge calibrate', **quiet)
+    if not measure:
+        command = escaped(f'paranmt score {view.corpus.name} p_strong')
+        return place.metric(title, 'not available', 'not scored', **quiet, help=f'`{command}` adds it.')
     strong, of = expected_strong(view.filters.axes[measure], view.counts.by_axis[measure], view.ranges.get(measure))
     lack, ends = view.counts.pairs - of, _ends_of_strong(view, measure)
     share = f'{ends[0] / max(of, 1):.0%} to {ends[1] / max(of, 1):.0%}' if ends else f'{strong / max(of, 1):.0%}'

@@ -106,6 +106,17 @@ def test_every_renamed_command_leads_to_one_of_today():
         assert old not in COMMANDS, old
 
 
+def test_no_message_names_a_command_of_the_earlier_version():
+    "The package, the docs and the notebooks with their outputs name commands of today."
+    words = '|'.join(sorted(NEW_WORDS, key=len, reverse=True))
+    old, root = re.compile(rf'paranmt (?:{words})\b'), Path(__file__).parents[2]
+    files = [*root.glob('paranmt_lab/**/*.py'), *root.glob('docs/**/*.md'), *root.glob('nbs/**/*.ipynb'),
+             root / 'README.md', root / 'app.py']
+    table = ('commands.py', '03_commands.ipynb') # that translates them
+    assert not [(file.name, match[0]) for file in files if file.name not in table
+                for match in old.finditer(file.read_text(encoding='utf-8'))]
+
+
 def test_settings_come_from_a_file_then_set_then_options(paranmt, tmp_path):
     rows = ''.join(f'Sentence {i} is here.\tHere is sentence {i}.\n' for i in range(30))
     (tmp_path / 'talk.tsv').write_text('reference\ttranslation\n' + rows, encoding='utf-8')
