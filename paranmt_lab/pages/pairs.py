@@ -274,7 +274,8 @@ def calibrations(
 ) -> None:
     "Show the curves of a calibration for the measures of the page."
     names = list(models_at_hand(settings(), 'Calibration'))
-    if not names: return st.caption('There is no calibration yet: `paranmt model train calibration` fits one to ratings.')
+    if not names:
+        return st.caption('There is no calibration yet: `paranmt model train calibration` fits one to ratings.')
     in_address('calibration', names[0], one_of(names, 'calibration'))
     in_address('label', 'strong', one_of(list(LABELS), 'label'))
     left, right = st.columns(2)
