@@ -140,7 +140,7 @@ def ranking_html(
                     for t in ticks(*ends)).replace('>-', '>−')
     heads = ''.join(f'<th class="{place}">{head}</th>' for head, place in _heads([*places.items(), (figure, 'main')]))
     return f'<table><thead><tr><th>{len(rows)} rows</th>{heads}<th class="dots"><svg>{marks}</svg></th>' \
-           f'<th>difference</th><th>95 %</th><th></th><th class="setting">setting</th></tr></thead>' \
+           f'<th>difference</th><th>95 %</th><th>verdict</th><th class="setting">setting</th></tr></thead>' \
            f'<tbody>{"".join(lines)}</tbody></table>'
 
 # %% ../../nbs/6_showing/components/12_ranking.ipynb #6df7cf89
