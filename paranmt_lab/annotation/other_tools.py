@@ -18,6 +18,7 @@ from .campaigns import LABELS, SCALES, TEXTS, campaign_items, read_campaign
 from .store import EventLog
 from .turn import REASONS
 from ..ground.settings import DataWarning, atomic, check_overwrite
+from ..ground.wording import amount
 
 # %% ../../nbs/3_judging/annotation/17_other_tools.ipynb #140878c2
 FACTS = dict(item='integer', pair_id='integer', stratum='terms', weight='float', repeat_of='integer',
@@ -211,7 +212,7 @@ def _responded(answers, status):
 
 # %% ../../nbs/3_judging/annotation/17_other_tools.ipynb #496a771d
 def _record_answers(path, records):
-    "Place and row of each response of a dataset."
+    "Place and row of each response of a dataset; None for the row of a draft."
     for k, record in enumerate(records, 1):
         where = f'{path}, record {k}'
         try:
@@ -224,7 +225,7 @@ def _record_answers(path, records):
         for who, (answers, status) in users.items():
             try: answer = _responded(answers, status)
             except ValueError as e: raise ValueError(f'{where}, {who}: {e}; {_RECORDS}') from None
-            if answer: yield f'{where}, {who}', data | answer | dict(annotator=who, time=None, seconds=None)
+            yield f'{where}, {who}', answer and data | answer | dict(annotator=who, time=None, seconds=None)
 
 # %% ../../nbs/3_judging/annotation/17_other_tools.ipynb #ce5cc718
 _STATELESS = ('Argilla wrote these records without the status of each response, so a draft counts as an answer, '
@@ -242,11 +243,14 @@ def task_answers(
     path:Path, # Project of Label Studio in the format JSON, or records of Argilla
 ) -> Iterator[tuple[str, dict]]: # Place of each answer, and its row with the data of the task
     "Answers of Label Studio or Argilla, not yet checked."
-    tasks, is_empty = _tasks(path), True
+    tasks, counts = _tasks(path), dict(answers=0, drafts=0)
     is_argilla = bool(tasks) and isinstance(tasks[0], dict) and bool({'fields', '_server_id'} & set(tasks[0]))
     for where, row in (_record_answers if is_argilla else _project_answers)(path, tasks):
-        if is_empty and is_argilla and 'fields' in tasks[0]: warn(f'{path}: {_STATELESS}', DataWarning, stacklevel=2)
-        is_empty = False
+        counts['answers' if row else 'drafts'] += 1
+        if not row: continue
+        if counts['answers'] == 1 and is_argilla and 'fields' in tasks[0]:
+            warn(f'{path}: {_STATELESS}', DataWarning, stacklevel=2)
         yield where, row
+    if counts['drafts']: warn(f"{path}: {amount(counts['drafts'], 'draft')} left out", DataWarning, stacklevel=2)
     again = _RECORDS if is_argilla else _PROJECT
-    if is_empty: raise ValueError(f'{path}: no answer in any task; rate some first, then {again}')
+    if not counts['answers']: raise ValueError(f'{path}: no answer in any task; rate some first, then {again}')

@@ -26,10 +26,10 @@ class Reading {
       const key = element('div', 'key');
       key.append(element('mark', '', 'only on this side'), '  ', element('span', 'moved', 'on both, in another place'),
         data.opens ? '   ↑ ↓ to read, Enter opens a pair, C copies it' : '   ↑ ↓ to read, C copies it');
-      const names = data.pairs.length ? data.pairs[0].facts.map(([name]) => [name, name]) : [];
+      const names = (data.pairs[0]?.facts ?? []).map(([name, , isNumber]) => [name, name, isNumber]);
       this.list.style.setProperty('--facts', Math.max(names.length, 1));
       const head = element('div', 'head');
-      head.append(this.facts(names, data.pairs.length ? data.pairs[0].facts : []));
+      head.append(this.facts(names));
       this.list.replaceChildren(key, ...names.length ? [head] : [],
         ...data.pairs.map((pair, i) => this.article(pair, i)));
     }
@@ -50,7 +50,7 @@ class Reading {
         text.append(kind ? element('mark', kind, piece) : document.createTextNode(piece));
       made.append(text);
     }
-    if (pair.facts.length) made.append(this.facts(pair.facts, pair.facts));
+    if (pair.facts.length) made.append(this.facts(pair.facts));
     for (const [name, value] of pair.remarks) {
       const remark = element('div', 'remark', name + ' ');
       remark.append(element('b', '', value));
@@ -59,13 +59,13 @@ class Reading {
     return made;
   }
   // One cell for each measure: its value, or in the head its name. Numbers are at the right of their column.
-  facts(cells, values) {
+  facts(cells) {
     const row = element('div', 'facts');
-    cells.forEach(([name, text], i) => {
-      const cell = element('span', /^[\d.,−-]+$|^none$/.test(values[i][1]) ? '' : 'text', text);
+    for (const [name, text, isNumber] of cells) {
+      const cell = element('span', isNumber ? '' : 'text', text);
       cell.title = name;
       row.append(cell);
-    });
+    }
     return row;
   }
   choose(article) { this.open({pair: article.dataset.id}); }

@@ -213,6 +213,8 @@ def export_(
     else: place = export(log, campaign, file, moment, force, pseudonyms)
     files = [f for f in place.rglob('*') if f.is_file()] if place.is_dir() else [place]
     show_note(f'{place}: {sum(f.stat().st_size for f in files):,} bytes')
+    if machines := len(machine_ratings(log, campaign)):
+        show_note(f'Without {amount(machines, "answer")} of machines, which a backup has.')
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #eeb91f61
 _USES = {'.json': 'import it into a project of Label Studio with this labelling interface. `paranmt annotate import '

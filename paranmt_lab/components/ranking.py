@@ -97,7 +97,7 @@ def _gap_cells(row, digits):
     gap, low, high = (_number(x, digits, '+') for x in (row.difference, row.difference_low, row.difference_high))
     verdict = row.verdict.removeprefix('within ') if row.p != row.p else f'p = {row.p:.3f}'
     if row.p < .001: verdict = 'p < 0.001'
-    gap = f'<b>{gap}</b>' if row.verdict in ('above', 'below') else gap
+    if row.difference_low > 0 or row.difference_high < 0: gap = f'<b>{gap}</b>'
     return _cell(gap) + _cell(f'{low} to {high}' if low else '–' * bool(gap), 'faint') + _cell(verdict, 'faint')
 
 # %% ../../nbs/6_showing/components/12_ranking.ipynb #9dde797f

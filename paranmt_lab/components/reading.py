@@ -99,7 +99,7 @@ def reading_list(
         lines = [[side, pieces] for side, pieces in zip(sides, aligned(*texts))]
         source, pair = row.get('source'), row.get('pair_id', n)
         if isinstance(source, str): lines.append(['source', [(visible(source[:longest]), '')]])
-        facts = [[name, figure(c, row[c])] for c, name in names.items() if c in row]
+        facts = [[name, figure(c, row[c]), not isinstance(row[c], str)] for c, name in names.items() if c in row]
         pairs.append(dict(id=str(pair), n=n, facts=facts, sides=lines, remarks=remarks(pair), named=False))
     return pairs
 
@@ -121,6 +121,6 @@ def output_list(
                                                                       for text in (first, second)]
         sides = [['source', [(source, '')]], *[['reference', [(reference, '')]]] * bool(reference),
                  ['first', pieces[0]], ['second', pieces[1]]]
-        facts = [[name, f'{figure(a, row[a])} / {figure(b, row[b])}'] for name, (a, b) in figures.items()]
+        facts = [[name, f'{figure(a, row[a])} / {figure(b, row[b])}', True] for name, (a, b) in figures.items()]
         pairs.append(dict(id=str(n), n=n, facts=facts, sides=sides, remarks=[], named=True))
     return pairs

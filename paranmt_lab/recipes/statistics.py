@@ -267,5 +267,5 @@ def score_ranges(
                     models=(SCORER,)),
         Measurement(rated_ranges, options=dict(folder=MARKS, system=PARANMT), small_options=dict(folder=''),
                     files=(f'{MARKS}/candidates.tsv',), about=about, pairs=400, rate=100., models=(SCORER,))]
-    return Recipe(trials, as_measured, reduced='WMT 2021 to 2023 in place of 51 million pairs; people rated all 399 '
-                                               'pairs, on other scales')
+    return Recipe(trials, as_measured, reduced='WMT 2021 to 2023 in place of 51 million pairs; people rated all '
+                                               'outputs of one set, on other scales')

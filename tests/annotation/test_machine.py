@@ -75,6 +75,8 @@ def test_a_machine_is_killed_and_resumed_and_changes_no_figure_of_people(log, tm
     assert len(marks) == len(events) == events['item'].nunique() == N
     assert marks.strength.isna().sum() == 2 == compared(log, 'talk', 'strength').no_answer[1]
     assert figures_of_people(log, tmp_path) == before
+    said = paranmt(f'annotate export talk {tmp_path}/people.csv')
+    assert f'Without {N} answers of machines' in said.stdout + said.stderr
 
 
 def test_guidelines_and_gold_of_the_campaign_are_the_prompt(log, monkeypatch):

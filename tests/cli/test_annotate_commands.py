@@ -211,7 +211,8 @@ def test_answers_of_argilla_keep_rater_state_and_item(paranmt, log, tmp_path):
     draft, skipped = ('strength', 2, BEN, 'draft'), ('strength', 2, BEN.upper(), 'discarded')
     rows = [flat(one, SURE, comment, draft), flat(two, *refused), flat(three, skipped)]
     (tmp_path / 'answers.json').write_text(json.dumps(rows))
-    paranmt('annotate import answers.json theirs')
+    said = paranmt('annotate import answers.json theirs').stderr
+    assert '1 draft left out' in ' '.join(said.split())
     table = answer_table(log, 'theirs').to_pandas()
     assert table.annotator.tolist() == [f'user-{ADA}', f'user-{ADA}', f'user-{BEN}']
     assert table.state.tolist() == ['rated', 'discarded', 'skipped']
