@@ -1,8 +1,10 @@
 // A map of sentences to draw lassos on. Texts go into the page as text and never as markup.
-// Drag draws a lasso, Shift and drag moves the map, the wheel zooms, a double click shows all,
-// and Escape takes the lasso off.
+// Drag draws a lasso, Shift and drag moves the map, the wheel zooms, a double click shows all. By keyboard the arrows
+// move a crosshair (with Shift by a pixel), Space sets a corner there, Backspace takes it back, Enter closes the lasso
+// or, without a corner, picks the nearest sentence, + and - zoom. Escape takes the lasso off.
 
-const PAD = 14, REACH = 8, CORNERS = 60;
+const PAD = 14, REACH = 8, CORNERS = 60, STEP = 16;
+const ARROWS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
 
 const element = (name, className, text) => {
   const made = document.createElement(name);
@@ -24,22 +26,27 @@ const corners = (path, slack) => {
 
 class Lasso {
   constructor(root, send) {
-    this.root = root; this.send = send; this.version = ''; this.path = null; this.from = null;
+    this.root = root; this.send = send; this.version = ''; this.path = this.from = this.cross = null; this.under = -1;
     this.key = element('p', 'key');
     this.box = element('div', 'box');
     this.below = element('canvas'); this.above = element('canvas', 'above'); this.tip = element('div', 'tip');
     this.tip.hidden = true;
+    this.tip.setAttribute('role', 'status');
     this.above.tabIndex = 0;
-    this.above.setAttribute('role', 'img');
-    this.above.setAttribute('aria-label', 'Map of sentences. Drag to draw a lasso.');
+    this.above.setAttribute('role', 'application');
+    this.above.setAttribute('aria-label', 'Map of sentences. Drag to draw a lasso. By keyboard: arrows move a crosshair, '
+      + 'Space sets a corner, Enter closes the lasso or picks the nearest sentence, Escape takes the lasso off.');
     this.box.append(this.below, this.above, this.tip);
     root.append(this.key, this.box);
     const on = (name, act) => this.above.addEventListener(name, act.bind(this));
     on('pointerdown', this.down); on('pointermove', this.move); on('pointerup', this.up);
-    on('pointercancel', this.stop); on('pointerleave', () => { this.tip.hidden = true; });
+    on('pointercancel', this.stop); on('pointerleave', () => this.hover(null)); on('blur', this.stop);
     on('dblclick', () => { clearTimeout(this.later); this.view = this.whole(); this.draw(); });
-    on('keydown', event => { if (event.key === 'Escape') { this.stop(); this.send('drawn', []); } });
-    this.above.addEventListener('wheel', event => this.zoom(event), {passive: false});
+    on('keydown', this.press);
+    this.above.addEventListener('wheel', event => {
+      event.preventDefault();
+      this.zoom(this.spot(event), Math.exp(Math.max(-.4, Math.min(.4, event.deltaY / 400))));
+    }, {passive: false});
     this.size = new ResizeObserver(() => this.fit());
     this.size.observe(this.box);
   }
@@ -98,10 +105,10 @@ class Lasso {
       pen.moveTo(this.left(x1), this.top(y1)); pen.lineTo(this.left(x2), this.top(y2));
     }
     pen.stroke();
-    const wide = x.length < 5000 ? 2.9 : 1.8;
+    const wide = x.length < 5000 ? 2.9 : 1.8, plain = x.length > 20_000 ? .45 : .75;
     for (let i = 0; i < x.length; i++) {
       const px = this.left(x[i]), py = this.top(y[i]), radius = large?.[i] ? 2 * wide : wide;
-      pen.globalAlpha = faint?.[i] ? .12 : .75;
+      pen.globalAlpha = faint?.[i] ? .12 : plain;
       pen.beginPath(); pen.arc(px, py, radius, 0, 7);
       if (removed?.[i]) { pen.strokeStyle = '#b8b8b8'; pen.stroke(); }
       else { pen.fillStyle = palette[shade[i]]; pen.fill(); }
@@ -131,51 +138,73 @@ class Lasso {
       text(one.sentence, px, py - 11, `12px ${family}`);
     }
   }
+  // What lies over the points: the lasso, rings around neighbours and the sentence that was picked, the crosshair.
   outline() {
-    const pen = this.above.getContext('2d');
+    const pen = this.above.getContext('2d'), {x, y, ids, near, picked, outline} = this.data;
     pen.clearRect(0, 0, this.width, this.height);
-    const path = this.path || this.data.outline.map(([x, y]) => [this.left(x), this.top(y)]);
-    if (path.length < 2) return;
-    pen.beginPath();
+    const path = this.path || outline.map(([x, y]) => [this.left(x), this.top(y)]);
+    pen.strokeStyle = '#c4701c'; pen.lineWidth = 1.5; pen.beginPath();
     path.forEach(([px, py], i) => i ? pen.lineTo(px, py) : pen.moveTo(px, py));
+    if (this.cross && this.path) pen.lineTo(...this.cross);
     pen.closePath();
-    pen.fillStyle = 'rgba(196, 112, 28, .15)'; pen.fill('evenodd');
-    pen.strokeStyle = '#c4701c'; pen.lineWidth = 1.5; pen.stroke();
+    pen.fillStyle = 'rgba(196, 112, 28, .15)'; pen.fill('evenodd'); pen.stroke();
+    pen.strokeStyle = '#c8374a'; pen.lineWidth = 2;
+    for (const i of [picked ? ids.indexOf(picked) : -1, this.under, ...(near[this.under] || [])].filter(i => i >= 0)) {
+      pen.beginPath(); pen.arc(this.left(x[i]), this.top(y[i]), 6, 0, 7); pen.stroke();
+    }
+    if (!this.cross) return;
+    const [px, py] = this.cross;
+    pen.strokeStyle = getComputedStyle(this.box).getPropertyValue('--st-text-color'); pen.beginPath();
+    pen.moveTo(px - 12, py); pen.lineTo(px + 12, py); pen.moveTo(px, py - 12); pen.lineTo(px, py + 12); pen.stroke();
   }
 
+  press(event) {
+    const {key} = event, by = ARROWS[key], middle = [this.width / 2, this.height / 2];
+    if (key === 'Escape') { this.stop(); return this.send('drawn', []); }
+    if (!by && ![' ', 'Enter', 'Backspace', '+', '-'].includes(key)) return;
+    event.preventDefault();
+    this.cross ||= middle;
+    const step = event.shiftKey ? 1 : STEP;
+    if (by) this.cross = this.cross.map((p, k) => Math.max(0, Math.min(2 * middle[k], p + step * by[k])));
+    else if (key === ' ') this.path = [...this.path || [], this.cross];
+    else if (key === 'Backspace') this.path = this.path?.length > 1 ? this.path.slice(0, -1) : null;
+    else if (key === 'Enter') return this.path ? this.close(this.path) : this.click(this.cross, this.width);
+    else this.zoom(this.cross, key === '+' ? .8 : 1.25);
+    this.hover(this.cross);
+  }
   down(event) {
     if (event.button) return;
     this.above.focus({preventScroll: true});
     this.above.setPointerCapture(event.pointerId);
-    this.tip.hidden = true;
+    this.cross = null; this.hover(null);
     if (event.shiftKey) this.from = this.spot(event);
     else this.path = [this.spot(event)];
   }
   move(event) {
     const spot = this.spot(event);
     if (this.from) this.pan(spot);
-    else if (!this.path) this.hover(spot);
+    else if (!this.path || !event.buttons) this.hover(spot);
     else if (Math.hypot(...this.path.at(-1).map((p, k) => p - spot[k])) > 2) { this.path.push(spot); this.outline(); }
   }
   up(event) {
     const path = this.path;
-    this.stop();
-    if (!path) return;
+    if (!path) return this.stop();
     const wide = Math.max(...[0, 1].map(k => Math.max(...path.map(p => p[k])) - Math.min(...path.map(p => p[k]))));
-    if (wide < 5) {
-      clearTimeout(this.later);
-      this.later = setTimeout(() => this.click(path[0]), 250);  // unless it begins a double click
-      return;
-    }
+    if (wide >= 5) return this.close(path);
+    this.stop();
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.click(path[0]), 250);  // unless it begins a double click
+  }
+  close(path) {
     let slack = 1, shape = corners(path, slack);
     while (shape.length > CORNERS) shape = corners(path, slack *= 1.5);
     this.data.outline = shape.map(spot => this.place(spot).map(value => Number(value.toPrecision(6))));
-    this.outline();
+    this.stop();
     this.send('drawn', this.data.outline);
   }
-  stop() { this.path = this.from = null; if (this.data) this.outline(); }
-  click(spot) {
-    const i = this.nearest(spot);
+  stop() { this.path = this.from = this.cross = null; if (this.data) this.outline(); }
+  click(spot, reach = REACH) {
+    const i = this.nearest(spot, reach);
     if (i >= 0) this.send('picked', this.data.ids[i]);
     else if (this.data.outline.length) this.send('drawn', []);
   }
@@ -185,14 +214,13 @@ class Lasso {
     this.from = spot;
     this.draw();
   }
-  zoom(event) {
-    event.preventDefault();
-    const [x, y] = this.place(this.spot(event)), by = Math.exp(Math.max(-.4, Math.min(.4, event.deltaY / 400)));
+  zoom(spot, by) {
+    const [x, y] = this.place(spot);
     this.view = this.view.map((end, k) => (k < 2 ? x : y) + (end - (k < 2 ? x : y)) * by);
     this.draw();
   }
-  nearest([px, py]) {
-    let best = -1, least = REACH;
+  nearest([px, py], reach) {
+    let best = -1, least = reach;
     for (let i = 0; i < this.data.x.length; i++) {
       const gap = Math.hypot(this.left(this.data.x[i]) - px, this.top(this.data.y[i]) - py);
       if (gap < least) { least = gap; best = i; }
@@ -200,8 +228,9 @@ class Lasso {
     return best;
   }
   hover(spot) {
-    const i = this.data.texts.length ? this.nearest(spot) : -1;
+    const i = this.under = spot && this.data.texts.length ? this.nearest(spot, this.cross ? 3 * REACH : REACH) : -1;
     this.tip.hidden = i < 0;
+    this.outline();
     if (i < 0) return;
     this.tip.replaceChildren(...this.data.texts[i].map(([name, text]) => {
       const line = element('div');

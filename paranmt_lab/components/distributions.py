@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['SIDES', 'MOST_RANGES', 'TITLES', 'SHAPES', 'PANELS', 'write_filter', 'read_filters', 'positions', 'placed',
            'range_at', 'filter_bins', 'crossfilter', 'counted', 'bounds_words', 'filter_words', 'choose_rows',
-           'choose_pairs', 'show_distributions', 'filter_choices', 'map_choices']
+           'choose_pairs', 'show_distributions', 'show_corpora', 'filter_choices', 'map_choices']
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #c6b4747e
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,9 @@ from paranmt_lab.components.parts import (
     show_table,
     soon,
 )
+from ..corpora.layout import list_corpora
 from ..corpora.query import Corpus
+from ..ground.settings import settings
 from ..ground.wording import amount
 from ..selection import Range
 
@@ -229,7 +232,7 @@ def choose_pairs(
     return pairs._replace(ranges=tuple(ranges))
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #87d03f11
-SHAPES = ('against another measure', 'by group', 'over another measure')
+SHAPES = ('against another measure', 'by group', 'over another measure', 'over another corpus')
 PANELS = 12 # Groups that have a panel
 
 def _beside(measures, measure, shape):
@@ -242,6 +245,15 @@ def _beside(measures, measure, shape):
     in_address('beside', [*overlap, *others][0], one_of(others, 'measure'))
     return st.selectbox('Second measure', others, key='beside', format_func=label)
 
+def _other_corpus(corpus, measures):
+    "A second corpus that has these measures; None where there is none."
+    here = replace(settings(), workspace=corpus.folder.parents[1])
+    folders = {name: here.corpora / name for name in list_corpora(here) if name != corpus.name}
+    names = [name for name, folder in folders.items() if set(measures) <= set(open_corpus(str(folder)).measures())]
+    if not names: return st.info('No other corpus has these measures.', icon=':material/inbox:')
+    in_address('against', names[0], one_of(names, 'corpus'))
+    return open_corpus(str(folders[st.selectbox('Second corpus', names, key='against')]))
+
 @page_part
 def show_distributions(
     corpus:Corpus,      # Whose pairs
@@ -250,15 +262,19 @@ def show_distributions(
     measure:str,        # The one that is shown
     pairs:PairFilter,   # The pairs of the page
 ) -> None:
-    "A measure against another, by group, or over another."
+    "A measure against another, by group, over another, or over the same of another corpus."
     in_address('shape', SHAPES[0], one_of(SHAPES, 'shape'))
     st.subheader(escaped(label(measure)))
     shape = st.segmented_control('Shape', SHAPES, key='shape', required=True, label_visibility='collapsed')
     here = str(corpus.folder), state
     if shape == SHAPES[1]: return _groups(corpus, here, measure, pairs)
+    if shape == SHAPES[3]:
+        if second := _other_corpus(corpus, [measure, *(r.measure for r in pairs.ranges)]):
+            show_corpora([corpus, second], measure, pairs)
+        return
     if not (other := _beside(measures, measure, shape)): return
     if shape == SHAPES[0]: _density(here, measure, other, pairs)
-    else: _over(here, measure, other, pairs)
+    else: _over({label(m): (*here, m) for m in (measure, other)}, 'value', 'measure', pairs)
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #6f3e0fb3
 @st.cache_data(max_entries=64, ttl=3600, show_spinner='Counting the pairs of each cell')
@@ -324,19 +340,28 @@ def _groups(corpus, here, measure, pairs):
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #6f723273
 @st.cache_data(max_entries=64, ttl=3600, show_spinner='Counting pairs')
-def _spreads(folder, state, measures, pairs):
-    "Histograms of some measures on one axis."
-    corpus = open_corpus(folder)
-    bins = common_bins([axis_ends(corpus, m) for m in measures])
-    return {label(m): spread(corpus, m, bins, pairs) for m in measures}, bins
+def _spreads(of, pairs):
+    "Histograms on one axis, of names to folder and state of a corpus and its measure; and the bins."
+    places = {name: (open_corpus(folder), measure) for name, (folder, _, measure) in of.items()}
+    bins = common_bins([axis_ends(*place) for place in places.values()])
+    return {name: spread(*place, bins, pairs) for name, place in places.items()}, bins
 
-def _over(here, measure, other, pairs):
-    "Two measures of the same pairs over each other: two encoders, for example."
-    spreads, bins = _spreads(*here, (measure, other), pairs)
-    draw(histograms(spread_frame(spreads, bins), 'value', 'measures').properties(height=300), 'over')
-    st.caption('Shares of the pairs that have a value of the measure; dashed lines are medians. A bin at the end holds '
+def _over(of, title, kind, pairs):
+    "Histograms over each other: two encoders, for example, or two corpora."
+    spreads, bins = _spreads(of, pairs)
+    if not any(own.counts.any() for own in spreads.values()): return st.caption('No pair has a value of it.')
+    draw(histograms(spread_frame(spreads, bins), title).properties(height=300), 'over')
+    st.caption('Shares of the pairs that have a value, on one axis; dashed lines are medians. A bin at the end holds '
                'the pairs beyond it.')
-    show_table(spread_table(spreads).rename(columns=dict(name='measure')), 'over_rows')
+    show_table(spread_table(spreads).rename(columns=dict(name=kind)), 'over_rows')
+
+def show_corpora(
+    corpora:Sequence[Corpus], # Whose pairs
+    measure:str,              # A measure of all of them
+    pairs:PairFilter,         # Pairs of each that count
+) -> None:
+    "One measure of several corpora, over each other."
+    _over({c.name: (str(c.folder), corpus_state(c), measure) for c in corpora}, label(measure), 'corpus', pairs)
 
 # %% ../../nbs/6_showing/components/08_distributions.ipynb #cc5f2c3f
 def filter_choices(

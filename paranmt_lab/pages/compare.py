@@ -13,17 +13,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from paranmt_lab.browsing.distributions import (
-    EVERY,
-    axis_ends,
-    common_bins,
-    identical_pairs,
-    spread,
-    spread_frame,
-    spread_table,
-)
+from ..browsing.distributions import EVERY
 from ..charts.base import label
-from ..charts.scores import histograms
 from ..charts.training import training_curve
 from ..corpora.layout import list_corpora
 from ..evaluation.results import current_results
@@ -36,7 +27,7 @@ from ..jobs.run import Run, list_runs
 from ..selection import list_selections, read_selection, selected_ids
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #8317cf30
-from ..components.distributions import choose_pairs, filter_words
+from ..components.distributions import choose_pairs, filter_words, show_corpora
 from ..components.links import page_links
 from ..components.pair_list import choose_view, show_pairs
 from paranmt_lab.components.parts import (
@@ -237,30 +228,8 @@ def _corpora(s):
     save_rows(pd.DataFrame(rows), 'summaries_rows', 'measures')
     in_address('measure', measures[0], one_of(measures, 'measure'))
     measure = st.selectbox('Measure', measures, key='measure', format_func=label)
-    _over_each_other(corpora, measure, keep)
+    show_corpora(corpora, measure, keep)
 
-@st.cache_data(max_entries=32, ttl=3600, show_spinner='Counting pairs')
-def _spreads(folders, states, measure, keep=EVERY):
-    "Histogram and median of a measure of some corpora, their identical pairs, and the bins."
-    corpora = [open_corpus(folder) for folder in folders]
-    bins = common_bins([axis_ends(corpus, measure) for corpus in corpora])
-    same = {corpus.name: identical_pairs(corpus, keep) for corpus in corpora}
-    return {corpus.name: spread(corpus, measure, bins, keep) for corpus in corpora}, same, bins
-
-@page_part
-def _over_each_other(corpora, measure, keep):
-    "One measure of both corpora: shares on one axis, medians, and identical pairs."
-    folders = tuple(str(corpus.folder) for corpus in corpora)
-    spreads, same, bins = _spreads(folders, tuple(map(corpus_state, corpora)), measure, keep)
-    if not any(own.counts.any() for own in spreads.values()): return st.caption('No pair has a value of it.')
-    draw(histograms(spread_frame(spreads, bins), label(measure)).properties(height=280), 'both_histograms')
-    st.caption('Shares of the pairs that have a value, on one axis; dashed lines are medians. A bin at the end holds '
-               'the pairs beyond it. Identical pairs are equal but for case, punctuation and space; *none* where the '
-               'measure Identity is not computed.')
-    shares = [[None, None] if own is None else [own.identical, own.share] for own in same.values()]
-    table = spread_table(spreads).rename(columns=dict(name='corpus'))
-    table[['identical pairs', 'their share']] = pd.DataFrame(shares, index=table.index, dtype=float)
-    show_table(table, 'both_rows', column_config={'their share': st.column_config.NumberColumn(format='percent')})
 
 # %% ../../nbs/6_showing/pages/18_compare.ipynb #ff1ef389
 def _ids_within(corpus, selection, keep):

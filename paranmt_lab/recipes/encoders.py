@@ -47,9 +47,10 @@ class Size:
     reduced: str                         # What is smaller than in the paper
 
 SIZES:dict[str, Size] = { # Scale to its sizes
-    'laptop': Size('paraphrases', None, dict(vocabulary=60_000, min_count=2), dict(epochs=1, grow=150), (0, 1, 2), (0,),
+    'laptop': Size('paraphrases', None, dict(vocabulary=60_000, min_count=2),
+                   dict(epochs=1, grow=150, limit=400_000), (0, 1, 2), (0,),
                    '1.2 million pairs of other sources in place of 5 million, random embeddings in place of '
-                   'PARAGRAM-SL999; models that read word by word have one epoch and an M that grows'),
+                   'PARAGRAM-SL999; models that read word by word have 400,000 pairs, one epoch and an M that grows'),
     'paper': Size('para-nmt-50m', paper_selection(PUBLIC_SCORE), dict(vectors='train/vectors/glove.6B.300d.txt'),
                   {}, (0, 1, 2), (0, 1, 2), 'GloVe in place of PARAGRAM-SL999'),
 }

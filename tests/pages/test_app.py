@@ -33,11 +33,6 @@ RUNS = """window.runs = 0;
 new MutationObserver(changes => changes.forEach(c => {
   if (c.target.dataset.testScriptState == 'running' && c.oldValue != 'running') window.runs++;
 })).observe(document, {subtree: true, attributeFilter: ['data-test-script-state'], attributeOldValue: true});"""
-# The number of the first mark that no other covers: a click on it meets it.
-UNCOVERED = """path => [...document.querySelectorAll(path)].findIndex(mark => {
-  const box = mark.getBoundingClientRect();
-  return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) == mark;
-})"""
 
 
 def soak(*values): return pytest.param(*values, marks=pytest.mark.soak)
@@ -406,8 +401,7 @@ COMPLETE = {'pairs': {'corpus', 'show', 'score', 'list', 'order', 'by', 'rows', 
             'training': {'runs', 'over', 'smooth', 'seeds', 'options'},
             'negatives': {'run', 'view', 'probe', 'side', 'seed', 'second', 'above'},
             'lexicon': {'lexicon', 'word', 'by', 'least', 'rows', 'other'},
-            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges', 'clusters',
-                              'tool'},
+            'embedding-map': {'corpus', 'encoder', 'colour', 'sides', 'pairs', 'seed', 'edges', 'clusters'},
             'compare': {'kind', 'run', 'other', 'pairs', 'view'},
             'results': {'systems', 'view', 'table', 'figure', 'row'},
             'back-translation': {'corpus', 'view', 'many', 'order', 'scorer'}}
@@ -1029,38 +1023,83 @@ def test_hostile_text_of_recorded_negatives_is_inert(page, workspace):
     finally: shutil.rmtree(run.folder)
 
 
+MAP = '.st-key-lasso_map canvas.above'
+
+
+def draw_lasso(page, spots, key='lasso_map'):
+    "Draw a line through places of a map, given as shares of its width and height."
+    canvas = page.tab.locator(f'.st-key-{key} canvas.above')
+    canvas.scroll_into_view_if_needed()
+    edge = canvas.bounding_box()
+    places = [(edge['x'] + x * edge['width'], edge['y'] + y * edge['height']) for x, y in spots]
+    page.tab.mouse.move(*places[0])
+    page.tab.mouse.down()
+    for place in places[1:]: page.tab.mouse.move(*place, steps=4)
+    page.after(page.tab.mouse.up)
+
+
+def inside(places, text):
+    "Pairs around which the outline of an address turns, by the angles of its corners, and the corners."
+    numbers = np.array(text.partition(':')[2].split(','), float).reshape(-1, 2)
+    towards = np.vstack([numbers, numbers[:1]])[:, None] - places[['x', 'y']].to_numpy()
+    angles = np.diff(np.arctan2(towards[..., 1], towards[..., 0]), axis=0)
+    turns = ((angles + np.pi) % (2 * np.pi) - np.pi).sum(0).round(3)
+    return set(places.pair_id[turns != 0]), numbers
+
+
+def place_of(page, places, row):
+    "Where the script draws a sentence, in pixels of the page."
+    page.tab.locator(MAP).scroll_into_view_if_needed()
+    edge = page.tab.locator(MAP).bounding_box()
+    x, y = ((row[axis] - places[axis].min()) / (places[axis].max() - places[axis].min()) for axis in ('x', 'y'))
+    return edge['x'] + 14 + x * (edge['width'] - 28), edge['y'] + 14 + (1 - y) * (edge['height'] - 28)
+
+
+def newest_map(workspace):
+    maps = (workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')
+    return pd.read_parquet(max(maps, key=lambda file: file.stat().st_mtime))
+
+
 def test_embedding_map(page, workspace):
-    "A map is made once; a rectangle lists exactly the pairs inside it."
-    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus')
+    "A map is made once; a lasso by mouse or by keyboard lists exactly the pairs inside it, a click the neighbours."
+    wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500)
+    page.open('embedding-map', **wanted, colour='corpus')
     assert set(page.address_bar()) == COMPLETE['embedding-map']
-    page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
-    page.settle().drag('map', 0.15, 0.6, 0.15, 0.7)
-    listed = page.saved('brushed_save')
-    assert f'{len(listed):,} pairs inside the rectangle' in page.text()
-    places = pd.read_parquet(next((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')))
-    assert len(places) == 500 and 0 < len(listed) < 500
-    inside = places[places.pair_id.isin(listed.pair_id)]
-    box = [(inside[a].min(), inside[a].max()) for a in ('x', 'y')]
-    assert len(places[places.x.between(*box[0]) & places.y.between(*box[1])]) == len(listed)
+    make_maps(page)
+    draw_lasso(page, [(.15, .15), (.6, .15), (.6, .7), (.15, .7)])
+    listed, places = page.saved('brushed_save'), newest_map(workspace)
+    assert len(places) == 500 and 0 < len(listed) < 500 and f'{len(listed):,} pairs inside the lasso' in page.text()
+    assert set(listed.pair_id) == inside(places, *page.address_bar()['lasso'])[0]
     stored = ask(workspace, 'SELECT pair_id, reference FROM {pairs}').set_index('pair_id')
     assert stored.reference[listed.pair_id].tolist() == listed.reference.tolist()
     page.shot('embedding-map')
-    page.open('embedding-map', corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour=SCORE,
-              limit=SCORE, keep='0.5:1')
-    marks = page.tab.locator('.st-key-map .vega-embed .mark-symbol path')
-    marks.first.wait_for()
+    press = page.tab.locator(MAP).press
+    page.after(lambda: press('Escape'))
+    assert 'lasso' not in page.address_bar() and 'pairs inside' not in page.text()
+    corners = [['ArrowLeft', 'ArrowUp'] * 8, ['ArrowRight'] * 20, ['ArrowDown'] * 14, ['Shift+ArrowDown'] * 5]
+    for keys in corners:
+        for key in keys: press(key)
+        press('Space')
+    press('Backspace')
+    page.after(lambda: press('Enter'))
+    ids, numbers = inside(places, *page.address_bar()['lasso'])
+    assert len(numbers) == 3, 'the fourth corner was taken back'
+    assert set(page.saved('brushed_save').pair_id) == ids
+    page.open('embedding-map', **wanted, colour=SCORE, limit=SCORE, keep='0.5:1')
+    page.tab.wait_for_selector(MAP)
     scores = ask(workspace, f'SELECT pair_id, "{SCORE}" AS score FROM {{pairs}} POSITIONAL JOIN {{m:{SCORE}}}')
     removed = (~(scores.set_index('pair_id').score[places.pair_id] > .5)).sum()
-    assert 0 < removed < 500 and f'removes {removed} of 500 sentences' in page.text()
-    page.settle()
-    marks.nth(page.tab.evaluate(UNCOVERED, '.st-key-map .vega-embed .mark-symbol path')).click()
+    assert 0 < removed < 500 and f'removes {removed} of 500 sentences' in page.settle().text()
+    corner = places.loc[(places.x - places.y).idxmin()]
+    page.after(page.tab.mouse.click, *place_of(page, places, corner))
     page.tab.wait_for_selector('.st-key-near_box')
-    page.settle()
-    [point] = page.address_bar()['point']
-    near, pair = page.saved('near_save'), int(point.partition(':')[0])
-    assert len(near) == 10 and stored.reference[pair] not in set(near.sentence) and near.sentence.is_unique
+    assert page.settle().address_bar()['point'] == [f'{corner.pair_id}:reference']
+    near = page.saved('near_save')
+    assert len(near) == 10 and stored.reference[corner.pair_id] not in set(near.sentence) and near.sentence.is_unique
     assert near.cosine.is_monotonic_decreasing
+    press('ArrowRight')
+    page.after(lambda: press('Enter'))
+    assert page.address_bar()['point'] != [f'{corner.pair_id}:reference'], 'Enter picks the sentence at the crosshair'
     page.shot('embedding-map-score')
 
 
@@ -1068,36 +1107,32 @@ def make_maps(page):
     "Make the maps that the page asks for, one after another."
     while page.tab.get_by_role('button', name='Make the map').count():
         page.tab.get_by_role('button', name='Make the map').click()
-        page.tab.wait_for_function("() => document.body.innerText.includes('so far')"
-                                   " || document.querySelector('.st-key-map .vega-embed')")
+        page.tab.wait_for_function("map => document.body.innerText.includes('so far')"
+                                   " || document.querySelector(map)", arg=MAP)
         page.tab.wait_for_function("() => !document.body.innerText.includes('so far')")
         page.settle()
-    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
+    page.tab.wait_for_selector(MAP)
     page.tab.wait_for_function("() => !document.body.innerText.includes('Placing your')")
     return page.settle()
 
 
 @pytest.mark.soak
-def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
-    "Maps by two encoders with typed sentences; the pairs of a rectangle become a selection and a campaign."
+def test_two_maps_are_linked_and_a_lasso_is_saved_and_sent(page, workspace):
+    "Maps by two encoders with typed sentences; the pairs of a lasso become a selection and a campaign."
     names = ['run:word-trigram-m20', 'run:trigram-m1']
     page.open('embedding-map', corpus='talk-reworded', encoder=names[0], beside=names[1], pairs=500, colour='corpus',
               typed='I do not know where he is.\nQqqq.')
     assert all(name in make_maps(page).text() for name in names)
     page.shot('embedding-map-two')
-    page.drag('map', 0.06, 0.22, 0.15, 0.6)
+    draw_lasso(page, [(.1, .1), (.6, .1), (.6, .6), (.1, .6)])
     ids = set(page.saved('brushed_save').pair_id)
     assert 0 < len(ids) < 500
     page.shot('embedding-map-linked')
-    page.after(page.tab.locator('.st-key-tool').get_by_text('lasso').click)
-    assert set(page.saved('brushed_save').pair_id) == ids, 'the rectangle is a lasso of four corners'
-    page.after(page.tab.locator('.st-key-tool').get_by_text('rectangle').click)
-    assert page.tab.locator('.st-key-map .brush_brush path').first.bounding_box()['width'] > 50, 'it is drawn again'
     page.tab.goto(page.tab.url)
-    assert set(page.settle().saved('brushed_save').pair_id) == ids, 'the address holds the rectangle'
-    page.drag('map', 0.55, 0.75, 0.1, 0.6) # on the second map
+    assert set(page.settle().saved('brushed_save').pair_id) == ids, 'the address holds the lasso'
+    draw_lasso(page, [(.05, .05), (.6, .05), (.6, .95), (.05, .95)], 'second_lasso_map')
     both = set(page.saved('brushed_save').pair_id)
-    assert both < ids, 'with a rectangle on each map the pairs that lie in both'
+    assert both < ids, 'with a lasso on each map the pairs inside both'
     page.tab.get_by_text('Save these pairs as a selection').click()
     save, send = page.tab.get_by_test_id('stForm').all()
     save.get_by_label('Name').fill('clump')
@@ -1116,45 +1151,19 @@ def test_two_maps_are_linked_and_a_rectangle_is_saved_and_sent(page, workspace):
     page.settle().shot('embedding-map-two-dark')
 
 
-def draw_lasso(page, key, spots):
-    "Draw a line through places of a map, given as shares of its width and height."
-    edge = page.tab.locator(f'.st-key-{key} canvas.above').bounding_box()
-    places = [(edge['x'] + x * edge['width'], edge['y'] + y * edge['height']) for x, y in spots]
-    page.tab.mouse.move(*places[0])
-    page.tab.mouse.down()
-    for place in places[1:]: page.tab.mouse.move(*place, steps=4)
-    page.after(page.tab.mouse.up)
-
-
 @pytest.mark.soak
 def test_a_lasso_lists_the_pairs_inside_it(page, workspace):
-    "Exactly the sentences around which the outline turns are listed, also from the address; a click picks a sentence."
-    wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus', seed=5,
-                  tool='lasso')
-    make_maps(page.open('embedding-map', **wanted | dict(tool='rectangle')))
-    page.open('embedding-map', **wanted)
-    draw_lasso(page, 'lasso_map', [(.1, .1), (.6, .1), (.6, .4), (.3, .4), (.3, .9), (.1, .9)])
+    "A lasso of any form, also from the address; a lasso of another map holds nothing."
+    wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='corpus', seed=5)
+    make_maps(page.open('embedding-map', **wanted))
+    draw_lasso(page, [(.1, .1), (.6, .1), (.6, .4), (.3, .4), (.3, .9), (.1, .9)])
     [text] = page.address_bar()['lasso']
-    numbers = np.array(text.partition(':')[2].split(','), float).reshape(-1, 2)
-    maps = (workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet')
-    places = pd.read_parquet(max(maps, key=lambda file: file.stat().st_mtime))
-    towards = np.vstack([numbers, numbers[:1]])[:, None] - places[['x', 'y']].to_numpy()
-    angles = np.diff(np.arctan2(towards[..., 1], towards[..., 0]), axis=0)
-    turns = ((angles + np.pi) % (2 * np.pi) - np.pi).sum(0).round(3)
-    ids = set(places.pair_id[turns != 0])
+    ids, numbers = inside(newest_map(workspace), text)
     assert len(numbers) <= 10 and 0 < len(ids) < 400, 'the six corners, and little more'
     assert set(page.saved('brushed_save').pair_id) == ids and f'{len(ids)} pairs inside the lasso' in page.text()
     page.shot('embedding-map-lasso')
     page.open('embedding-map', **wanted, lasso=text)
     assert set(page.saved('brushed_save').pair_id) == ids, 'the address holds the lasso'
-    page.after(lambda: page.tab.locator('.st-key-lasso_map canvas.above').press('Escape'))
-    assert 'lasso' not in page.address_bar() and 'pairs inside' not in page.text()
-    corner = places.loc[(places.x - places.y).idxmin()] # a point at the edge, drawn where the script places it
-    edge = page.tab.locator('.st-key-lasso_map canvas.above').bounding_box()
-    share = [(corner[a] - places[a].min()) / (places[a].max() - places[a].min()) for a in ('x', 'y')]
-    page.after(page.tab.mouse.click, edge['x'] + 14 + share[0] * (edge['width'] - 28),
-               edge['y'] + 14 + (1 - share[1]) * (edge['height'] - 28))
-    assert page.address_bar()['point'] == [f'{corner.pair_id}:reference']
     page.open('embedding-map', **wanted, lasso='a1b2c3:0,0,1,0,1,1')
     assert 'lasso' not in page.address_bar(), 'a lasso of another map is not applied'
 
@@ -1164,15 +1173,13 @@ def test_edges_and_a_highlight_on_the_map(page, workspace):
     "Both sides of a pair are joined by an edge, a text is counted and highlighted, and the address keeps both."
     wanted = dict(corpus='talk-reworded', encoder='run:word-trigram-m20', pairs=500, colour='side', sides='both sides')
     page.open('embedding-map', **wanted, find='THE ', edges='True')
-    page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
-    page.settle().shot('embedding-map-edges')
+    make_maps(page).shot('embedding-map-edges')
     places = max((workspace / 'corpora/talk-reworded/cache/maps').glob('*.parquet'), key=lambda p: p.stat().st_mtime)
     stored = ask(workspace, 'SELECT pair_id, reference, translation FROM {pairs}').set_index('pair_id')
     texts = [stored.loc[row.pair_id, row.side] for row in pd.read_parquet(places).itertuples()]
     assert len(texts) == 500 and f"THE is in {sum('the' in t.lower() for t in texts)} sentences." in page.text()
-    page.drag('map', 0.1, 0.7, 0.1, 0.8)
-    assert 'pairs inside the rectangle' in page.text(), 'a map with edges can be brushed'
+    draw_lasso(page, [(.1, .1), (.7, .1), (.7, .8), (.1, .8)])
+    assert 'pairs inside the lasso' in page.text()
     assert (page.address_bar()['find'], page.address_bar()['edges']) == (['THE '], ['True'])
 
 
@@ -1194,8 +1201,8 @@ def test_map_of_many_domains(page, workspace):
     page.open('')
     page.open('embedding-map', **wanted)
     assert not page.tab.get_by_role('button', name='Make the map').is_visible(), 'the map was not begun anew'
-    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
-    page.shot('embedding-map-domains')
+    page.tab.wait_for_selector(MAP)
+    page.settle().shot('embedding-map-domains')
     assert len(list((workspace / 'corpora/domains/cache/maps').glob('*.parquet'))) == 1
 
 
@@ -1384,9 +1391,8 @@ def test_hostile_text_is_inert(page, workspace):
 @pytest.mark.soak
 def test_hostile_text_on_a_map_is_inert(page):
     page.open('embedding-map', corpus='hostile', encoder='run:trigram-m1', pairs=500, colour='corpus')
-    page.tab.get_by_role('button', name='Make the map').click()
-    page.tab.wait_for_selector('.st-key-map .vega-embed :is(canvas, svg)')
-    page.settle().drag('map', 0.02, 0.85, 0.3, 0.97) # below the legend
+    make_maps(page)
+    draw_lasso(page, [(.02, .02), (.85, .02), (.85, .97), (.02, .97)])
     page.shot('hostile-embedding-map')
     assert_inert(page)
 
