@@ -250,7 +250,9 @@ def _other_corpus(corpus, measures):
     here = replace(settings(), workspace=corpus.folder.parents[1])
     folders = {name: here.corpora / name for name in list_corpora(here) if name != corpus.name}
     names = [name for name, folder in folders.items() if set(measures) <= set(open_corpus(str(folder)).measures())]
-    if not names: return st.info('No other corpus has these measures.', icon=':material/inbox:')
+    if not names:
+        st.info('No other corpus has these measures.', icon=':material/inbox:')
+        return None
     in_address('against', names[0], one_of(names, 'corpus'))
     return open_corpus(str(folders[st.selectbox('Second corpus', names, key='against')]))
 

@@ -190,7 +190,7 @@ def _bounds(measure, axis, bounds):
     ends = (bounds.low, bounds.high) if bounds else (None, None)
     for end, words, value in zip(('from', 'to'), ('above', 'up to'), ends):
         st.session_state[f'{end}_{measure}'] = value
-        st.number_input(f'{label(measure)}, {words}', value=None, key=f'{end}_{measure}', placeholder=words, width=70,
+        st.number_input(f'{label(measure)}, {words}', value=None, key=f'{end}_{measure}', placeholder=words, width=62,
                         on_change=_end_typed, args=(axis,), label_visibility='collapsed', format='%g')
 
 def _measure_view(filters, measure, name, ranges, counts, every):
