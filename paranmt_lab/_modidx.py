@@ -2466,8 +2466,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'paranmt_lab/components/parts.py'),
                                               'paranmt_lab.components.parts.explained': ( '6_showing/components/parts.html#explained',
                                                                                           'paranmt_lab/components/parts.py'),
-                                              'paranmt_lab.components.parts.figure': ( '6_showing/components/parts.html#figure',
-                                                                                       'paranmt_lab/components/parts.py'),
                                               'paranmt_lab.components.parts.headed': ( '6_showing/components/parts.html#headed',
                                                                                        'paranmt_lab/components/parts.py'),
                                               'paranmt_lab.components.parts.header': ( '6_showing/components/parts.html#header',

@@ -355,7 +355,8 @@ def _over(of, title, kind, pairs):
     draw(histograms(spread_frame(spreads, bins), title).properties(height=300), 'over')
     st.caption('Shares of the pairs that have a value, on one axis; dashed lines are medians. A bin at the end holds '
                'the pairs beyond it.')
-    show_table(spread_table(spreads).rename(columns=dict(name=kind)), 'over_rows')
+    whole = dict.fromkeys(('pairs', 'no_value'), st.column_config.NumberColumn(format='localized'))
+    show_table(spread_table(spreads).rename(columns=dict(name=kind)), 'over_rows', column_config=whole)
 
 def show_corpora(
     corpora:Sequence[Corpus], # Whose pairs

@@ -7,8 +7,8 @@ __all__ = ['LONGEST', 'SHARED_CHOICES', 'PACKAGE', 'REMEDY', 'ANSWERS', 'ABOUT',
            'plain', 'one_of', 'some_of', 'number', 'stop_with', 'nothing_yet', 'in_address', 'explained', 'show_errors',
            'page_part', 'page_view', 'header', 'choose', 'measured_first', 'corpus_state', 'to_minute', 'sources_of',
            'show_sources', 'open_corpus', 'warn_of_problems', 'choose_corpus', 'soon', 'load_encoder', 'safe_csv',
-           'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'show_rows', 'figure',
-           'draw', 'columns_of', 'save_rows', 'pair_table']
+           'parquet_bytes', 'made_by', 'corpus_commands', 'run_command', 'headed', 'show_table', 'show_rows', 'draw',
+           'columns_of', 'save_rows', 'pair_table']
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #7a6d5ebf
 import re
@@ -579,24 +579,14 @@ def show_rows(
     key:str,                   # Key, different from that of every other chart and table of the page
     picture:Callable[[], Any], # Makes the chart that is saved as PNG and SVG
     command:str='',            # Command that makes the figure; empty: that of `made_by`
-):
-    "Show a figure that is neither a chart nor a table of Streamlit, with the menu that saves it."
+) -> Any:
+    "Show a figure that is neither a chart nor a table of Streamlit, with the menu that saves it; returns what it did."
     with st.container(key=f'{key}_table'):
-        show()
+        event = show()
         _menu(key, lambda: _chart_files(picture()) | _table_files(frame), command or _book()['made'])
+    return event
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #163db4f2
-@contextmanager
-def figure(
-    key:str,       # Key of the figure
-    chart:Callable[[], alt.TopLevelMixin], # Makes the chart that the menu saves, when it opens
-    command:str='', # Command that makes the figure; empty: that of `made_by`
-) -> Iterator[None]:
-    "Add to what is drawn inside, as an icon in its corner, a menu that saves it."
-    with st.container(key=f'{key}_figure'):
-        yield
-        _menu(key, lambda: _chart_files(chart()), command or _book()['made'])
-
 def draw(
     chart:alt.TopLevelMixin, # A chart of `charts`
     key:str,                 # Key, different from that of every other chart and table of the page
@@ -605,8 +595,10 @@ def draw(
     **options:Any,           # Further options of `st.altair_chart`
 ) -> Any:
     "Show a chart and, as an icon in its corner, a menu that saves it; returns what the reader selected."
-    with figure(key, lambda: chart, command):
-        return st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+    with st.container(key=f'{key}_figure'):
+        event = st.altair_chart(chart, width=width, theme='streamlit', key=key, **options)
+        _menu(key, partial(_chart_files, chart), command or _book()['made'])
+    return event
 
 # %% ../../nbs/6_showing/components/01_parts.ipynb #4058ad4d
 ABOUT = {'pair_id': 'Shard × 1,000,000,000 + row', 'corpus': 'Domain of the bitext',

@@ -27,7 +27,6 @@ from paranmt_lab.components.parts import (
     choose_corpus,
     corpus_state,
     escaped,
-    figure,
     header,
     in_address,
     legible,
@@ -40,6 +39,7 @@ from paranmt_lab.components.parts import (
     page_view,
     pair_table,
     plain,
+    show_rows,
     show_sources,
     soon,
 )
@@ -254,8 +254,9 @@ def _map(corpus, points, colour, titles, edges, extras, labels, maps):
     "The map, the neighbours of a point, and the pairs inside a lasso; a click runs this part only."
     keep_selection()
     point = st.session_state['point']
-    with figure('map', lambda: _chart(points, colour, edges, extras, titles, labels)):
-        part = show_lassos(points, colour, list(map(map_name, maps)), labels, extras, edges, titles, point, pick_point)
+    names = list(map(map_name, maps))
+    part = show_rows(lambda: show_lassos(points, colour, names, labels, extras, edges, titles, point, pick_point),
+                     points, 'map', lambda: _chart(points, colour, edges, extras, titles, labels))
     if not len(part):
         limit = f' A map of more than {DENSE:,} sentences shows no text.' if len(points) > DENSE else ''
         st.caption('Draw a line around sentences to list their pairs, or click one to list its nearest neighbours; '
