@@ -23,10 +23,10 @@ from .views import ratings
 ADJUDICATION = 'adjudicated'
 HOW = ('blind', 'discussion')
 
-def _decision(strength, fluency, how, together, comment):
+def _decision(scheme, strength, fluency, how, together, comment):
     "The payload of a decision, checked; names and a comment where there are any."
     marks = dict(strength=strength, fluency=fluency)
-    check_labels({scale: label for scale, label in marks.items() if label is not None})
+    check_labels({scale: label for scale, label in marks.items() if label is not None}, scheme)
     if strength is None and fluency is None: raise Refused('nothing is decided: expected strength, fluency or both')
     if how not in HOW: raise Refused(f'how = {str(how)[:20]!r}, expected {" or ".join(HOW)}')
     people = list(dict.fromkeys(map(person, together)))
@@ -64,8 +64,8 @@ def adjudicate(
     campaign:str,         # Name of the campaign
     annotator:str,        # Who decides
     item:int,             # Number of the item
-    strength:int|None,    # 1 to 3; None where it is not decided
-    fluency:int|None,     # 1 to 3; None where it is not decided
+    strength:int|None,    # A mark; None where it is not decided
+    fluency:int|None,     # A mark; None where it is not decided
     how:str='blind',      # One of `HOW`
     token:str|None=None,  # Made up by the sender, once for each decision
     together:Iterable[str]=(), # Names of those who discussed it
@@ -73,9 +73,9 @@ def adjudicate(
 ) -> int:                 # Number of the event
     "Decide an item. The last decision about it holds."
     item = int(item) # an item out of a frame is no int to SQLite
-    decision = _decision(strength, fluency, how, together, comment)
     with log.writing() as db:
-        campaign_in(db, campaign)
+        scheme = campaign_in(db, campaign).rules
+        decision = _decision(scheme, strength, fluency, how, together, comment)
         who = known_as(db, campaign, annotator)
         if token and (event := _earlier(db, who, token, campaign, item, decision)): return event
         raters = _raters(db, campaign, item)
@@ -123,7 +123,7 @@ _GAPS = ', '.join(f'max(r.{scale}) - min(r.{scale}) AS {scale}' for scale in SCA
 _APART = f"""SELECT r.item, {_GAPS}
     FROM assignments r JOIN items i ON i.campaign = r.campaign AND i.item = r.item
     WHERE r.campaign = :c AND r.state = 'rated' AND i.gold IS NULL AND i.repeat_of IS NULL GROUP BY r.item
-    HAVING (max(r.strength) > min(r.strength) OR max(r.fluency) > min(r.fluency))
+    HAVING (max(r.strength) - min(r.strength) > :n OR max(r.fluency) - min(r.fluency) > :n)
     AND max(CASE WHEN r.annotator = :a THEN 1 ELSE 0 END) = 0 ORDER BY r.item"""
 _DECISION_QUERY = 'SELECT DISTINCT item FROM events WHERE campaign = :c AND kind = :k'
 
@@ -135,8 +135,7 @@ def in_dispute(
 ) -> pd.DataFrame:      # item, and how far apart its marks are on each scale
     "Items whose raters gave different marks."
     with log.reading() as db:
-        campaign_in(db, campaign)
-        apart = frame_of(run(db, _APART, c=campaign, a=but))
+        apart = frame_of(run(db, _APART, c=campaign, a=but, n=campaign_in(db, campaign).rules.tolerance))
         if complete: return apart
         items = run(db, _DECISION_QUERY, c=campaign, k=ADJUDICATION).scalars().all()
     return apart[~apart['item'].isin(items)].reset_index(drop=True)
@@ -161,4 +160,4 @@ def disputes(
     order = marks.assign(widest=apart.fillna(0).max(axis=1))
     order = order.sort_values(['widest', *SCALES], ascending=False, kind='stable').index
     texts = campaign_items(log, campaign).set_index('item')[list(TEXTS)]
-    return marks.loc[order].fillna('').join(texts).rename_axis('item').reset_index()
+    return marks.loc[order].astype(object).fillna('').join(texts).rename_axis('item').reset_index()

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from .campaigns import LABELS, SCALES
+from .campaigns import SCALES, Scheme
 from .queue import require_open
 from .store import EventLog, note, stamp, storable
 from .turn import HOLDING, REASONS, STATE_AFTER, Answer, Refused, begin_turn
@@ -19,7 +19,7 @@ from .turn import HOLDING, REASONS, STATE_AFTER, Answer, Refused, begin_turn
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #4981f375
 _OUTCOMES = dict(
     rated='Saved.',
-    revised='Changed to {strength} and {fluency}.',
+    revised='Changed to {marks}.',
     discarded='Discarded: {reason}.',
     retracted='Changed to discarded: {reason}.',
     skipped='Skipped: others will get it.',
@@ -28,11 +28,15 @@ _OUTCOMES = dict(
          'It is in the log and does not count.')
 _UNDONE = dict(
     leased='Undone: the pair is back.',
-    rated='Undone: the marks are {strength} and {fluency} again.',
+    rated='Undone: the marks are {marks} again.',
     discarded='Undone: the pair is discarded again, as {reason}.',
     expired='Undone. Others have filled the places of this pair meanwhile, so it does not come back.')
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #e7fb3b4a
+def _words(marks):
+    "Marks as text, such as `3 and 2`."
+    return ' and '.join(str(marks[scale]) for scale in SCALES if marks.get(scale) is not None)
+
 def _outcome(turn, event):
     "The outcome of an event, from the event alone."
     e = turn.ask('SELECT id, kind, item, payload FROM events WHERE id = :e', e=event).one()
@@ -41,7 +45,8 @@ def _outcome(turn, event):
     gold = None
     if e.kind in ('rated', 'revised'):
         gold = turn.ask('SELECT gold FROM items WHERE campaign = :c AND item = :i', i=e.item).scalar()
-    return Answer(e.id, e.kind, e.item, e.kind != 'late', text.format(**payload), json.loads(gold) if gold else None)
+    text = text.format(**payload, marks=_words(payload))
+    return Answer(e.id, e.kind, e.item, e.kind != 'late', text, json.loads(gold) if gold else None)
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #0f13059c
 _BY_TOKEN = 'SELECT id, kind, campaign, item, payload FROM events WHERE annotator = :a AND token = :t'
@@ -67,7 +72,7 @@ def _earlier(turn, token, kinds, item=None, **facts):
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #daf00fcd
 _WHY_NOT = dict(leased='has no answer yet', late='was answered late: undo that first',
                 expired='was yours until its lease ran out',
-                rated='has your marks, {0.strength} and {0.fluency}: revise or undo them')
+                rated='has your marks, {1}: revise or undo them')
 
 def _require(turn, item, *states):
     "The assignment of an item, which has to be in one of some states, of an open campaign; else a refusal."
@@ -76,23 +81,29 @@ def _require(turn, item, *states):
     name = f'Item {item} of {turn.plan.name!r}'
     if assignment is None: raise Refused(f'{name} was not given to {turn.annotator}: ask for the next one')
     if assignment.state in states: return assignment
-    why = _WHY_NOT.get(assignment.state, 'was {0.state} by you: undo that first').format(assignment)
+    why = _WHY_NOT.get(assignment.state, 'was {0.state} by you: undo that first')
+    why = why.format(assignment, _words(assignment._mapping))
     raise Refused(f'{name} {why}. Nothing was changed')
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #3fe7347d
 def check_labels(
     labels:dict, # Scale to label
+    scheme:Scheme, # Of the campaign
 ):
     "Refuse what is no label of the scales."
+    names = {scale.name for scale in scheme.scales}
+    choices = f'{", ".join(map(str, scheme.labels[:-1]))} or {scheme.labels[-1]}'
     for scale, label in labels.items():
-        if isinstance(label, bool) or label not in LABELS:
-            raise Refused(f'{scale} {str(label)[:20]!r}: expected {", ".join(map(str, LABELS[:-1]))} or {LABELS[-1]}')
+        if scale in names and not isinstance(label, bool) and label in scheme.labels: continue
+        raise Refused(f'{scale} {str(label)[:20]!r}: expected {choices if scale in names else "nothing"}')
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #39e973eb
-def _marks(strength, fluency):
-    "Two marks as a payload."
-    marks = dict(zip(SCALES, (strength, fluency)))
-    check_labels(marks)
+def _marks(scheme, strength, fluency):
+    "The marks of a scheme as a payload."
+    names = [scale.name for scale in scheme.scales]
+    both = zip(SCALES, (strength, fluency))
+    marks = {scale: label for scale, label in both if scale in names or label is not None}
+    check_labels(marks, scheme)
     return {scale: int(label) for scale, label in marks.items()}
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #7979235c
@@ -114,13 +125,13 @@ def submit(
     campaign:str,    # Name of the campaign
     annotator:str,   # Who rates
     item:int,        # Number of the item, of `next_item`
-    strength:int,    # 1 to 3
-    fluency:int,     # 1 to 3
+    strength:int,    # 1 to 3, or another mark of the campaign's scheme
+    fluency:int|None, # The same; None where the scheme does not ask for it
     token:str,       # Made up by the sender, once for each rating
 ) -> Answer:         # Saved, or why it does not count
     "Rate an item. When this returns, the rating is on disk."
-    marks = _marks(strength, fluency)
     with begin_turn(log, campaign, annotator) as turn:
+        marks = _marks(turn.plan.rules, strength, fluency)
         return _earlier(turn, token, ('rated', 'late'), item, **marks) or _reply(turn, 'rated', item, marks, token)
 
 # %% ../../nbs/3_judging/annotation/05_answers.ipynb #f58db127
@@ -138,13 +149,13 @@ def revise(
     campaign:str,        # Name of the campaign
     annotator:str,       # Who rates
     item:int,            # An item that they have rated or discarded
-    strength:int,        # 1 to 3
-    fluency:int,         # 1 to 3
+    strength:int,        # 1 to 3, or another mark of the campaign's scheme
+    fluency:int|None,    # The same; None where the scheme does not ask for it
     token:str|None=None, # Made up by the sender
 ) -> Answer:             # Changed
     "Give other marks to a pair that was answered."
-    marks = _marks(strength, fluency)
     with begin_turn(log, campaign, annotator) as turn:
+        marks = _marks(turn.plan.rules, strength, fluency)
         if earlier := _earlier(turn, token, ('revised',), item, **marks): return earlier
         return _outcome(turn, turn.record('revised', item, _changed(turn, item, marks), token))
 

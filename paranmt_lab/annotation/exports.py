@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -285,12 +285,12 @@ def _parsed(value, kind):
     return number if float(value) == number else None
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #de37caa8
-def _number(value, name, where):
+def _number(value, name, where, labels=LABELS):
     "The number of a cell, or None where it is empty."
     if _is_empty(value): return None
     number, is_mark = _parsed(value, _NUMBERS[name]), name in SCALES
-    if number is not None and not (is_mark and number not in LABELS): return number
-    kind = '1, 2 or 3' if is_mark else 'a number'
+    if number is not None and not (is_mark and number not in labels): return number
+    kind = f'{", ".join(map(str, labels[:-1]))} or {labels[-1]}' if is_mark else 'a number'
     raise ValueError(f'{where}: {name} {str(value)[:40]!r}: expected {kind}, or nothing; '
                      'mend the cell, or convert the column first')
 
@@ -322,9 +322,10 @@ def _problem(row):
     return None
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #23b7b781
-def _checked(row, where):
+def _checked(row, where, labels=LABELS):
     "A row in the columns of `ANSWERS`, or an error that says where and what to do."
-    cells = {name: (_number if name in _NUMBERS else _words)(row.get(name), name, where) for name in ANSWERS.names}
+    read = lambda name, value: _number(value, name, where, labels) if name in _NUMBERS else _words(value, name, where)
+    cells = {name: read(name, row.get(name)) for name in ANSWERS.names}
     cells['state'] = cells['state'] or 'rated'
     if problem := _problem(cells): raise ValueError(f'{where}: {problem}')
     return cells | dict(annotator=person(cells['annotator']), where=where)
@@ -341,13 +342,14 @@ def _renamed(row, columns, where):
 def read_answers(
     path:Path,                         # `.jsonl`, `.csv`, `.tsv`, `.parquet`, `.json` of another tool, a dataset
     columns:dict[str, str]|None=None,  # Ours to theirs, such as `{'annotator': 'worker'}`; None: an export of ours
+    labels:Sequence[int]=LABELS,       # Marks of the scheme
 ) -> pd.DataFrame:                     # Columns of `ANSWERS`, and `where` each row was
     "Read answers of people and check each row."
     rows = []
     for where, row in _lines(path):
         if columns is not None: row = _renamed(row, columns, where)
         elif Path(path).suffix == '.csv': row = {name: unguarded(cell) for name, cell in row.items()}
-        rows.append(_checked(row, where))
+        rows.append(_checked(row, where, labels))
     return pd.DataFrame(rows, columns=[*ANSWERS.names, 'where'], dtype=object)
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #3f71a6db

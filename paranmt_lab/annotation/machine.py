@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control, ttest_1samp
 
 from .agreement import FEW, agreement, disagreement, patterns
-from .campaigns import LABELS, SCALES, campaign_items, read_campaign
+from .campaigns import LABELS, SCALES, campaign_items, read_campaign, require_scheme
 from .raters import mean_interval
 from .store import EventLog, note
 from .views import ratings
@@ -182,6 +182,7 @@ def rate_by_machine(
     show:bool|None=None, # Draw a progress bar; None: on a terminal
 ) -> int:             # Pairs that lack a mark: 0, unless it was stopped
     "Let a machine rate the pairs of a campaign, or continue."
+    require_scheme(log, [campaign])
     plan, items = read_campaign(log, campaign), campaign_items(log, campaign)
     items = items[items.gold.isna() & items.repeat_of.isna()]
     who = fingerprint(model.identity)

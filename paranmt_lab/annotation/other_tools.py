@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 from warnings import warn
 
-from .campaigns import LABELS, SCALES, TEXTS, campaign_items, read_campaign
+from .campaigns import LABELS, SCALES, TEXTS, campaign_items, read_campaign, require_scheme
 from .store import EventLog
 from .turn import REASONS
 from ..ground.settings import DataWarning, atomic, check_overwrite
@@ -139,6 +139,7 @@ def export_tasks(
     "Write the pairs of a campaign as tasks of another tool."
     path = check_overwrite(Path(path), force)
     if path.suffix not in TASKS: raise ValueError(f"{path.name}: expected {' or '.join(TASKS)}")
+    require_scheme(log, [campaign])
     c, rows = read_campaign(log, campaign), _rows(log, campaign)
     if path.suffix == '.json': _write_json(path, [dict(data=row) for row in rows], ensure_ascii=False)
     else:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from .adjudication import decisions
 from .agreement import FEW, KAPPAS, agreement, as_frame, pair_agreement, pair_tables
-from .campaigns import LABELS, SCALES, campaign_in
+from .campaigns import LABELS, SCALES, campaign_in, read_campaign
 from .store import EventLog, moment, run
 from .views import label_patterns, progress, rater_names, ratings
 
@@ -53,12 +53,13 @@ def disputed(
     ratings:pd.DataFrame, # item, annotator, the scale, and stratum if there are strata
     scale:str,            # Column that holds the labels
     n:int|None=20,        # Items to return; none: all that are in dispute
+    tolerance:int=0,      # Labels further apart than this are in dispute
 ) -> pd.DataFrame:        # item, stratum, labels (with names), n, mean, variance; the most disputed first
     "Items whose raters disagree, by the variance of their labels."
     rows = _with_labels(ratings, scale)
     each = rows.groupby('item').label
     items = pd.DataFrame({'n': each.count(), 'mean': each.mean(), 'variance': each.var(ddof=0)})
-    items = items[items.variance > 1e-9].reset_index()
+    items = items[each.max() - each.min() > tolerance].reset_index()
     items = items.sort_values(['variance', 'n', 'item'], ascending=[False, False, True])
     items = items.head(len(items) if n is None else n)
     rows = rows[rows['item'].isin(items['item'])].sort_values(['label', 'annotator'])
@@ -195,16 +196,17 @@ def gold_agreement(
     scale:str,            # strength or fluency
     resamples:int=1000,   # For the intervals; 0 gives none
     seed:int=0,           # Of the resamples
+    labels:Sequence=LABELS, # All labels of the scale, in order
 ) -> pd.DataFrame:        # source, annotator, items, exact, difference, low, high, kappa, kappa_low, kappa_high, note
     "How well each rater agrees with the right answers of each source."
     rows = []
     for (source, who), own in answers.dropna(subset=[scale, f'gold_{scale}']).groupby(['source', 'annotator']):
         label, right = (own[name].to_numpy(np.int64) for name in (scale, f'gold_{scale}'))
         mean, low, high = mean_interval(label - right, resamples, seed)
-        both = pd.concat([pd.DataFrame(dict(item=own['item'], annotator=name, label=labels))
-                          for name, labels in (('a', label), ('b', right))])
-        table = pair_tables(both, 'label', LABELS)['a', 'b']
-        kappa = pair_agreement(table, [_KAPPA], LABELS, resamples, seed)[_KAPPA]
+        both = pd.concat([pd.DataFrame(dict(item=own['item'], annotator=name, label=values))
+                          for name, values in (('a', label), ('b', right))])
+        table = pair_tables(both, 'label', labels)['a', 'b']
+        kappa = pair_agreement(table, [_KAPPA], labels, resamples, seed)[_KAPPA]
         rows.append(dict(source=source, annotator=who, items=len(own), exact=(label == right).mean(), difference=mean,
                          low=low, high=high, kappa=kappa.value, kappa_low=kappa.low, kappa_high=kappa.high,
                          note=kappa.note))
@@ -221,8 +223,9 @@ def campaign_status(
     "Progress of a campaign, and agreement of its raters."
     now, patterns = progress(log, name), label_patterns(log, name)
     status:dict = dict(people=len(rater_names(log, name)), done=now.done, left=now.left, out=now.out, seconds=now.pace)
-    for scale in SCALES:
-        alpha = agreement(patterns[patterns.scale == scale], ['alpha ordinal'])['alpha ordinal']
+    rules = read_campaign(log, name).rules
+    for scale, *_ in rules.scales:
+        alpha = agreement(patterns[patterns.scale == scale], ['alpha ordinal'], labels=rules.labels)['alpha ordinal']
         status[f'alpha of {scale}'] = str(alpha)
     return status
 

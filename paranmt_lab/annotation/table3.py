@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Z', 'BASES', 'PAPER_3_LABELS', 'RESAMPLES', 'one_label', 'wilson', 'table3', 'Estimate', 'design_effect',
-           'more_to_halve', 'strong_pairs', 'labels_of', 'paper_table', 'estimate_sentence', 'write_paper_table']
+           'more_to_halve', 'strong_pairs', 'labels_of', 'paper_table', 'estimate_sentence', 'markdown_of',
+           'write_paper_table']
 
 # %% ../../nbs/3_judging/annotation/12_table3.ipynb #d05a45d9
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from .adjudication import adjudicated
-from .campaigns import LABELS, SCALES, campaign_items, campaign_strata
+from .campaigns import LABELS, SCALES, campaign_items, campaign_strata, require_scheme
 from .store import EventLog
 from .views import ratings
 from ..filters.measures import ngram_overlap
@@ -245,6 +246,7 @@ def labels_of(
     at:int|str|None=None,    # A past moment: number of an event, or a time; None is now
 ) -> pd.DataFrame:           # Of `one_label`, one below the other, with `source`
     "One label an item: what was decided, else the median of the ratings; discarded items have none."
+    require_scheme(log, names)
     each = [one_label(ratings(log, name, at, discards=True), adjudicated(log, name, at)).merge(
         _sources(log, name), on='item', how='left') for name in names]
     return pd.concat(each, ignore_index=True)
@@ -287,7 +289,9 @@ def _cell(x):
     if isinstance(x, float): return f'{x:.2f}'
     return f'{x:,}' if isinstance(x, int) else str(x)
 
-def _markdown(frame):
+def markdown_of(
+    frame:pd.DataFrame, # A table
+) -> str:               # Figures with two decimals
     "A frame as a table in Markdown."
     cells = [map(_cell, row) for row in frame.astype(object).itertuples(index=False)]
     rows = [frame.columns, ['---'] * len(frame.columns), *cells]
@@ -305,6 +309,6 @@ def write_paper_table(
     "Table 3 as Markdown, and the estimated number of strong pairs."
     check_overwrite(path, force)
     table = paper_table(log, campaign, at, of)
-    text = f'{_markdown(table)}\n{estimate_sentence(table, labels_of(log, [campaign], at))}\n'
+    text = f'{markdown_of(table)}\n{estimate_sentence(table, labels_of(log, [campaign], at))}\n'
     with atomic(path) as part: part.write_text(text, encoding='utf-8')
     return path

@@ -1,9 +1,8 @@
-// The rating card: one pair, two marks by key, and the next pair. The page Annotate and the notebook widget show it.
+// The rating card: one pair, a mark by key on each scale of the campaign's scheme, and the next pair. The page Annotate
+// and the notebook widget show it.
 // Texts go into the page as text nodes, never as HTML.
 
-const STRENGTH = [[1, 'not the same'], [2, 'roughly the same'], [3, 'the same meaning']];
-const FLUENCY = [[1, 'hardly English'], [2, 'one or two errors'], [3, 'no error']];
-const QWE = {q: 1, w: 2, e: 3};
+const LETTERS = ['', 'q', 'w', 'e', 'r']; // keys of a second scale; the digits are those of the first without a mark
 const AGAIN = 1500; // milliseconds after which a message is sent again, until the server has acknowledged it
 const PATIENCE = 4000; // milliseconds until the rater is told that the server does not answer
 const BURST = 600; // milliseconds: a key so soon after one that was not taken belongs to the same answer
@@ -85,7 +84,7 @@ class Card {
   mark(scale, n) {
     if (this.waiting || this.data.item === undefined) return;
     this.marks[scale] = n;
-    if (this.marks.strength && this.marks.fluency) this.say(this.acts().rate, {...this.marks});
+    if (this.data.scales.every(({name}) => this.marks[name])) this.say(this.acts().rate, {...this.marks});
     else this.draw();
   }
 
@@ -135,13 +134,15 @@ class Card {
     if (this.mode === 'discard' && n >= 1 && n <= reasons.length) {
       return () => this.say(this.acts().discard, {reason: reasons[n - 1]});
     }
-    if (this.mode === 'rate' && n >= 1 && n <= 3) {
-      return () => this.mark(this.marks.strength ? 'fluency' : 'strength', n);
+    const {scales, discard} = this.data, letter = scales[1] ? LETTERS.indexOf(key) : 0;
+    const first = scales.find(({name}) => !this.marks[name]) || scales.at(-1);
+    if (this.mode === 'rate' && n >= 1 && n <= first.marks.length) return () => this.mark(first.name, n);
+    if (this.mode === 'rate' && letter >= 1 && letter <= scales[1].marks.length) {
+      return () => this.mark(scales[1].name, letter);
     }
-    if (this.mode === 'rate' && QWE[key]) return () => this.mark('fluency', QWE[key]);
     return {
       s: () => this.say('skip'),
-      d: () => this.enter('discard'),
+      [discard[1]]: () => this.enter('discard'),
       c: () => this.enter('comment'),
       o: () => this.toggle('source'),
       v: () => this.toggle('marked'),
@@ -185,10 +186,12 @@ class Card {
   former() { // the answer that the rater has gone back to
     const own = this.data.own;
     if (!own) return null;
-    const answer = own.strength ? `strength ${own.strength}, fluency ${own.fluency}` : `discarded, ${own.reason}`;
+    const answer = own.strength ? this.inWords(own, ', ') : `discarded, ${own.reason}`;
     return make('div', {className: 'training former'},
       `Your answer ${own.number}: ${answer}. Answer again to change it, or press Escape to leave it as it is.`);
   }
+
+  inWords(marks, between) { return this.data.scales.map(({name}) => `${name} ${marks[name]}`).join(between); }
 
   side(name, pieces) { // a text, with the words that differ marked for those who wish
     const text = pieces.map(([piece, differs]) => differs && this.marked ? make('mark', {}, piece) : piece);
@@ -196,21 +199,20 @@ class Card {
       make('p', {dir: 'auto', 'data-side': name.toLowerCase()}, ...text));
   }
 
-  // ---- The middle: two scales, the reasons for discarding, or a field for a comment
+  // ---- The middle: the scales, the reasons for discarding, or a field for a comment
 
   scales() {
-    const first = this.marks.strength ? ['', '', ''] : ['1', '2', '3'];
-    const second = this.marks.strength ? ['1', '2', '3'] : ['q', 'w', 'e'];
-    return make('div', {className: 'scales'}, this.scale('strength', 'Paraphrase strength', STRENGTH, first),
-      this.scale('fluency', 'Fluency of the translation', FLUENCY, second));
+    const open = this.data.scales.findIndex(({name}) => !this.marks[name]);
+    return make('div', {className: 'scales'}, ...this.data.scales.map((scale, i) => this.scale(scale, i, i === open)));
   }
 
-  scale(scale, name, labels, keys) {
-    const buttons = labels.map(([n, meaning], i) => {
-      const chosen = this.marks[scale] === n, former = this.data.own && this.data.own[scale] === n;
+  scale({name: scale, title: name, marks}, place, open) {
+    const key = n => open ? String(n) : (place && LETTERS[n]) || '';
+    const buttons = marks.map((meaning, i) => {
+      const n = i + 1, chosen = this.marks[scale] === n, former = this.data.own && this.data.own[scale] === n;
       const fields = {className: chosen ? 'chosen' : (former && 'former') || '', disabled: this.waiting, 'aria-pressed': String(chosen)};
       return make('button', {...fields, onclick: () => this.mark(scale, n)},
-        make('b', {}, String(n)), ' ' + meaning, make('kbd', {}, keys[i]));
+        make('b', {}, String(n)), ' ' + meaning, make('kbd', {}, key(n)));
     });
     return make('div', {className: 'scale', role: 'group', 'aria-label': name},
       make('div', {className: 'label'}, name), make('div', {className: 'marks'}, ...buttons));
@@ -271,7 +273,7 @@ class Card {
       button('Undo', 'u', () => this.say('undo'), this.can('undo')),
       button('Back to ...', 'b', () => this.enter('back'), this.data.answers > 0 && this.can('back')),
       button('Skip', 's', () => this.say('skip'), rating && this.can('skip')),
-      button('Discard', 'd', () => this.enter('discard'), rating && this.can(this.acts().discard)),
+      button(...this.data.discard, () => this.enter('discard'), rating && this.can(this.acts().discard)),
       button(this.data.comment ? 'Comment ✓' : 'Comment', 'c', () => this.enter('comment'),
         rating && this.can('comment')),
       button('Source', 'o', () => this.toggle('source'), rating),
@@ -286,7 +288,7 @@ class Card {
     if (this.slow) return make('div', {className: 'told bad', role: 'alert'}, late);
     if (!said) return make('div', {className: 'told', role: 'status'});
     const fields = {className: 'told ' + (said.good ? 'good' : 'bad'), role: said.good ? 'status' : 'alert'};
-    const answer = right && `Right were strength ${right.strength} and fluency ${right.fluency}. ${right.explanation}`;
+    const answer = right && `Right were ${this.inWords(right, ' and ')}. ${right.explanation}`;
     return make('div', fields, said.text, right ? make('div', {className: 'right'}, answer) : null);
   }
 }

@@ -22,6 +22,7 @@ from paranmt_lab.annotation.campaigns import (
     campaign_strata,
     create_campaign,
     list_campaigns,
+    read_campaign,
 )
 from paranmt_lab.annotation.exports import (
     ANSWERS,
@@ -33,6 +34,7 @@ from paranmt_lab.annotation.exports import (
     read_parabank,
     restore_campaign,
 )
+from ..annotation.grades import FIGURES, campaign_grades, outcome_counts, write_grades
 from ..annotation.machine import TOLERANCE, bias_by_label, compared, machine_ratings, rate_by_machine
 from ..annotation.other_tools import TASKS, export_tasks, first_steps
 from ..annotation.queue import STATES, campaign_state, campaign_states, set_state
@@ -50,7 +52,7 @@ from ..ground.wording import amount, visible
 def _log(): return EventLog(settings().annotations)
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #419ff6aa
-_FIELDS = 'measure n overlap ranges quantiles disagreement selection where seed repeats gap' # With an own option
+_FIELDS = 'measure n overlap ranges quantiles disagreement selection where seed repeats gap scheme' # With an own option
 
 @takes(Campaign, _FIELDS, but='name corpus gold guidelines')
 def new_(
@@ -58,7 +60,7 @@ def new_(
     name:str, # Name of the campaign
     *,
     gold:Path=None, # Training items: reference, translation, strength, fluency, explanation
-    guidelines:Path=None, # Markdown file for raters; the scales of paranmt if not given
+    guidelines:Path=None, # Markdown file for raters; the scales of the scheme if not given
     **options, # Fields of `Campaign`
 ):
     """Default measure: `paraphrase_score@paraphrase-scorer`; `--measure none` makes one stratum. The same command
@@ -93,9 +95,12 @@ def _base(of):
 def _show_campaign(log, campaign, of):
     "Agreement by stratum, people, and strong pairs of one campaign."
     patterns = label_patterns(log, campaign).sort_values('scale', ascending=False, kind='stable')
-    show_table(agreement_table(patterns)[['scale', 'stratum', 'coefficient', 'items', 'shown']], 'Agreement')
+    scheme = read_campaign(log, campaign).rules
+    table = agreement_table(patterns, labels=scheme.labels)
+    show_table(table[['scale', 'stratum', 'coefficient', 'items', 'shown']], 'Agreement')
     show_table(people_progress(log, campaign), 'People')
     if len(machine_ratings(log, campaign)): _show_machines(log, campaign)
+    if scheme.tolerance: return _show_grades(log, campaign)
     show_note(estimate_sentence(paper_table(log, campaign, of=_base(of)), labels_of(log, [campaign])))
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #d4948018
@@ -104,7 +109,8 @@ def status_(
     state:str='', # paused, closed or open: change the state of the campaign
     *,
     of:str='all', # Strong pairs of all pairs (a discarded one is not strong) or of those fit to be rated: all or fit
-    opusparcus:bool=False, # Also show which pairs that paper would keep, and why pairs were discarded
+    # Also show which pairs that paper would keep, and why pairs were discarded; campaigns of its scheme always do
+    opusparcus:bool=False,
     message:str='', # To the raters, with a new state
     by:str='workbench', # Name of the person who changes the state
 ):
@@ -125,16 +131,13 @@ def status_(
     show_table(table.drop(columns=alphas), f'Annotations in {log.name}')
     show_table(table[['campaign', *alphas]], "Krippendorff's alpha, ordinal, with an interval of 95 % by item")
     if campaign: _show_campaign(log, campaign, of)
-    if opusparcus: _show_grades(log, campaign)
+    if opusparcus and not read_campaign(log, campaign).rules.tolerance: _show_grades(log, campaign)
 
 def _show_grades(log, campaign):
     "Pairs by the rule of Opusparcus, and reasons of discarded ones."
-    from paranmt_lab.annotation.grades import OUTCOMES, campaign_grades
     pairs, rows = campaign_grades(log, campaign)
-    counts = pairs.outcome.value_counts().reindex(OUTCOMES, fill_value=0).to_dict()
-    show_table([counts | dict(mean_score=pairs.score.mean())], 'Pairs by two grades: equal or adjacent ones are kept')
-    columns = ['metric', 'n', 'value', 'low', 'high', 'protocol', 'status']
-    show_table(pd.DataFrame(rows).reindex(columns=columns), 'Discarded pairs, as in opusparcus.1')
+    show_table([outcome_counts(pairs)], 'Pairs by two grades: equal or adjacent ones are kept')
+    show_table(pd.DataFrame(rows).reindex(columns=FIGURES), 'Discarded pairs, as in opusparcus.1')
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #497128e4
 def _change_state(log, campaign, state, by, message):
@@ -192,7 +195,7 @@ def machine_(
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #b7fcb8db
 def export_(
     campaign:str, # Name of the campaign; `all` for a backup
-    # .jsonl, .csv, .parquet, .md: Table 3, .json or .argilla: tasks of Label Studio or Argilla, .sqlite: backup,
+    # .jsonl, .csv, .parquet, .md: Table 3 or opusparcus.1, .json or .argilla: tasks of other tools, .sqlite: backup,
     # folder: dataset
     file:Path,
     *,
@@ -209,7 +212,10 @@ def export_(
     if campaign == 'all' and 'all' not in list_campaigns(log).campaign.tolist():
         raise typer.BadParameter('all campaigns go into a backup, a .sqlite file', param_hint='FILE')
     if file.suffix in TASKS: return _give_tasks(log, campaign, file, force, at or pseudonyms)
-    if file.suffix == '.md': place = write_paper_table(log, campaign, file, moment, force, of)
+    if file.suffix == '.md' and read_campaign(log, campaign).rules.tolerance:
+        if at: raise typer.BadParameter('the figures of opusparcus.1 are those of now', param_hint='--at')
+        place = write_grades(log, campaign, file, force)
+    elif file.suffix == '.md': place = write_paper_table(log, campaign, file, moment, force, of)
     else: place = export(log, campaign, file, moment, force, pseudonyms)
     files = [f for f in place.rglob('*') if f.is_file()] if place.is_dir() else [place]
     show_note(f'{place}: {sum(f.stat().st_size for f in files):,} bytes')
@@ -247,6 +253,7 @@ def import_(
     column:list[str]=[], # OURS=THEIRS: our name of a column, such as annotator, and that in the file; may be repeated
     corpus:str='', # Corpus the pairs are of, if any
     guidelines:Path=None, # Markdown file with the guidelines of the raters
+    scheme:str='paranmt', # Scales and marks: paranmt or opusparcus
     campaign:str='', # Campaign of the backup to restore; NAME if not given
 ):
     "A campaign of a backup gets its pairs, answers and decisions back. An error imports nothing."
@@ -255,27 +262,31 @@ def import_(
                                  f'last ({name} {file})', param_hint='FILE NAME')
     if is_backup(file): return _restore(file, name, campaign, column or corpus or guidelines)
     if campaign: raise typer.BadParameter(f'{file} is no backup', param_hint='--campaign')
-    columns = _columns(column)
-    rows = read_parabank(file) if (file / 'candidates.tsv').exists() else read_answers(file, columns)
-    text = guidelines.read_text(encoding='utf-8') if guidelines else ''
-    plan = import_answers(_log(), Campaign(name, corpus, overlap=1, guidelines=text), rows)
+    columns, text = _columns(column), guidelines.read_text(encoding='utf-8') if guidelines else ''
+    plan = Campaign(name, corpus, overlap=1, guidelines=text, scheme=scheme)
+    is_parabank = (file / 'candidates.tsv').exists()
+    rows = read_parabank(file) if is_parabank else read_answers(file, columns, plan.rules.labels)
+    plan = import_answers(_log(), plan, rows)
     items = rows['item'].nunique() or len(rows.drop_duplicates(['reference', 'translation']))
     table = dict(answers=len(rows), people=rows.annotator.nunique(), items=items, raters=plan.overlap)
     show_table(pd.DataFrame([table]), f'Campaign {name}')
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #2a9d6591
-def _ask(scale):
+def _ask(scale, labels):
     "A mark from the keyboard; None to leave it open."
+    keys = [str(label) for label in labels]
     while True:
-        key = typer.prompt(f'{scale} [1, 2, 3, Enter: leave open, q: end]', default='', show_default=False).strip()
+        text = f'{scale} [{", ".join(keys)}, Enter: leave open, q: end]'
+        key = typer.prompt(text, default='', show_default=False).strip()
         if key == 'q': raise typer.Exit()
         if not key: return None
-        if key in ('1', '2', '3'): return int(key)
+        if key in keys: return int(key)
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #9185d8e2
 def _show_pair(row, marks):
     "Show a disputed pair to the person who decides."
-    labels = f': strength {row.strength}, fluency {row.fluency}' if marks else ''
+    texts = [f'{scale} {text}' for scale in SCALES if (text := getattr(row, scale))]
+    labels = f": {', '.join(texts)}" if marks else ''
     show_note(f'\nitem {row.item}{labels}', 'bold')
     for name in TEXTS:
         if isinstance(text := getattr(row, name), str): show_note(f'{name:11} {visible(text)}', '')
@@ -292,13 +303,15 @@ def _show_disputes(table, campaign):
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #3b7494d0
 def _decide_each(log, campaign, by, table, how, remarks):
     "Ask about each dispute that a person may decide."
+    scheme = read_campaign(log, campaign).rules
     own = set() if how == 'discussion' else set(ratings(log, campaign).query('annotator == @by').item)
     if waiting := own & set(table['item']):
         show_note(f'{len(waiting)} of {len(table)} disputes are about pairs that {by} has rated, '
                   'and wait for another rater.', 'yellow')
     for row in table[~table['item'].isin(own)].itertuples():
         _show_pair(row, how == 'discussion')
-        strength, fluency = (_ask(scale) for scale in SCALES)
+        marks = {scale.name: _ask(scale.name, scheme.labels) for scale in scheme.scales}
+        strength, fluency = (marks.get(scale) for scale in SCALES)
         if strength or fluency: adjudicate(log, campaign, by, int(row.item), strength, fluency, how, **remarks)
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #6544fc14
@@ -310,8 +323,8 @@ def adjudicate_(
     together:str='', # Names of the people who discussed, such as ADA,BEN
     comment:str='', # Reason of the decision
     item:int=0, # Item to decide, with --strength, --fluency or both; default: ask about each dispute
-    strength:int=0, # 1 to 3; 0: leave open
-    fluency:int=0, # 1 to 3; 0: leave open
+    strength:int=0, # A mark, such as 1 to 3; 0: leave open
+    fluency:int=0, # A mark, such as 1 to 3; 0: leave open
 ):
     "With --by the command asks about each pair on which raters disagree. No rating is changed."
     log = _log()

@@ -63,10 +63,10 @@ def campaigns_of(
     log:EventLog|None, # The database; None: there is none
     corpus:str,        # Name of a corpus
 ) -> list[str]:        # Names, the newest first
-    "Campaigns whose pairs are of a corpus."
+    "Campaigns with the marks of ParaNMT whose pairs are of a corpus."
     if log is None: return []
     table = list_campaigns(log)
-    return table[table.corpus == corpus].campaign.tolist()[::-1]
+    return table[(table.corpus == corpus) & (table.scheme == 'paranmt')].campaign.tolist()[::-1]
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #2b9e84f1
 SCALES = {'strength': 'strong pairs (strength 3)', 'fluency': 'fluent translations (fluency 3)'}

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..annotation.adjudication import adjudicate, adjudicated, in_dispute
 from ..annotation.answers import comment, discard, retract, revise, skip, submit, undo
-from ..annotation.campaigns import SCALES, TEXTS, Gold, item_texts
+from ..annotation.campaigns import SCALES, SCHEMES, TEXTS, Gold, Scheme, item_texts, read_campaign
 from ..annotation.queue import next_item, take_up
 from ..annotation.store import EventLog
 from ..annotation.turn import REASONS, Answer, Empty, Refused
@@ -62,6 +62,11 @@ def _field(message, key, kind, longest=10_000):
     raise Refused(f'{key} = {str(value)[:40]!r} cannot be understood. Nothing was changed: reload the page')
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #55143dcc
+def _marks(message):
+    "Strength and fluency; no fluency where the scheme does not ask for it."
+    fluency = _field(message, 'fluency', int) if 'fluency' in message else None
+    return _field(message, 'strength', int), fluency
+
 def carry_out(
     log:EventLog,   # The database
     campaign:str,   # Name of the campaign
@@ -76,7 +81,8 @@ def carry_out(
     own = log, campaign, annotator, _field(message, 'item', int, 18)
     if act in ('rate', 'revise'):
         save = submit if act == 'rate' else revise
-        return save(*own, _field(message, 'strength', int), _field(message, 'fluency', int), token)
+        strength, fluency = _marks(message)
+        return save(*own, strength, fluency, token)
     if act == 'skip': return skip(*own, token)
     if act == 'comment': return comment(*own, _field(message, 'text', str), token)
     return (discard if act == 'discard' else retract)(*own, _field(message, 'reason', str), token)
@@ -175,11 +181,16 @@ def _texts(pair:dict) -> dict:
     return text | dict(zip(('reference', 'translation'), differences(text['reference'], text['translation'])))
 
 # %% ../../nbs/6_showing/components/03_rating.ipynb #f5632cee
+def _questions(scheme:Scheme) -> dict:
+    "The fields of the card that a scheme decides."
+    return dict(scales=[scale._asdict() for scale in scheme.scales], discard=scheme.discard)
+
 def _surroundings(desk:Desk) -> dict:
     "The fields of the card around the pair."
     place = desk.log, desk.campaign, desk.annotator
     return dict(seat=_seat('rating', desk), token=desk.token, said=desk.said, heard=desk.heard, reasons=list(REASONS),
-                standing=_standing(progress(*place)), answers=answer_count(*place))
+                standing=_standing(progress(*place)), answers=answer_count(*place),
+                **_questions(read_campaign(*place[:2]).rules))
 
 def card_data(
     desk:Desk,  # A rater's place
@@ -209,7 +220,7 @@ class Chair(Desk):
         if act != 'rate':
             raise Refused('A decision cannot be undone or discarded: the last one about a pair holds. '
                           'Nothing was changed')
-        strength, fluency = _field(message, 'strength', int), _field(message, 'fluency', int)
+        strength, fluency = _marks(message)
         adjudicate(self.log, self.campaign, self.annotator, item, strength, fluency, 'blind', token)
         return dict(text='Decided.', kind='adjudicated', good=True)
 
@@ -222,7 +233,7 @@ def dispute_data(
     n_decisions = len(adjudicated(chair.log, chair.campaign))
     standing = dict(done=n_decisions, left=len(waiting), pace=None, time_left=None)
     data = dict(seat=_seat('deciding', chair), token=chair.token, said=chair.said, heard=chair.heard, standing=standing,
-                can=['rate', 'skip'])
+                can=['rate', 'skip'], **_questions(read_campaign(chair.log, chair.campaign).rules))
     left = [int(item) for item in waiting if item not in chair.passed]
     if not left: return data | dict(empty=dict(message='No disputes are left for you to decide.'))
     pair = _texts(item_texts(chair.log, chair.campaign, left[0]))
@@ -263,7 +274,7 @@ def practice_data(
     "The current pair of the practice, and the right answer to the last one."
     standing = dict(done=desk.place, left=len(PRACTICE) - desk.place, pace=None, time_left=None)
     data = dict(seat='Practice: the right answer comes afterwards', token=desk.token, said=desk.said, heard=desk.heard,
-                standing=standing, can=['rate', 'undo'])
+                standing=standing, can=['rate', 'undo'], **_questions(SCHEMES['paranmt']))
     end = 'That was the practice. To rate, write your name above and press Start.'
     if desk.place == len(PRACTICE): return data | dict(empty=dict(message=end))
     return data | _texts(asdict(PRACTICE[desk.place])) | dict(item=desk.place + 1, training=False, comment='')

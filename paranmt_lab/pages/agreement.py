@@ -135,7 +135,8 @@ HOW = '''
 2. Raw agreement is high whenever one label dominates, so never read it alone.
 3. *raters* shows who rates higher or lower than others, and how well each agrees with gold items and decisions;
    *in dispute* and *decide* settle single pairs.
-4. *table 3* estimates the shares of labels by range of score, as Table 3 of ParaNMT-50M does.
+4. *table 3* estimates the shares of labels by range of score, as Table 3 of ParaNMT-50M does. For a campaign with the
+   grades of Opusparcus it shows the pairs kept and the trash rate.
 5. A campaign without ratings shows an example: 40 pairs of the sample, marked once by an author of this page. They
    measure nothing.
 ''' + GOOD
@@ -150,7 +151,9 @@ def page():
     in_address('scale', 'strength', one_of(list(SCALES), 'scale'))
     in_address('view', 'agreement', one_of(list(VIEWS), 'view'))
     plan = _campaign(log, s)
-    scale = st.sidebar.segmented_control('Scale', list(SCALES), key='scale', required=True)
+    names = [scale.name for scale in plan.rules.scales]
+    if st.session_state['scale'] not in names: st.session_state['scale'] = names[0]
+    scale = st.sidebar.segmented_control('Scale', names, key='scale', required=True)
     event = last_event(log, plan.name)
     origin = f'of {plan.corpus}' if plan.corpus else 'imported'
     made_by(f'paranmt annotate status {shlex.quote(plan.name)}')

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['disputed_items', 'show_item', 'disputed_at', 'show_disputes', 'show_chair', 'strata_sizes', 'shares', 'table3_at',
-           'show_table3', 'known_pairs', 'Proposal', 'proposal_at', 'show_next']
+           'grades_at', 'show_grades', 'show_table3', 'known_pairs', 'Proposal', 'proposal_at', 'show_next']
 
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #84a38453
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from paranmt_lab.annotation.campaigns import (
     list_campaigns,
     read_campaign,
 )
+from ..annotation.grades import FIGURES, OUTCOMES, campaign_grades, outcome_counts
 from ..annotation.next_pairs import FITS, family, follow_up, next_pairs, strength_curve
 from ..annotation.raters import disputed
 from ..annotation.store import EventLog
@@ -60,6 +61,7 @@ from paranmt_lab.pages.agreement_people import (
     printable,
     show_example,
     show_outcome,
+    with_interval,
 )
 from ..selection import PAPER_RANGES, range_table
 
@@ -72,7 +74,8 @@ def disputed_items(
     n:int=50,             # Most items
 ) -> pd.DataFrame:        # item, stratum, labels, n, decided, reference, translation; the most disputed first
     "The items that divide raters most, with their texts and decisions."
-    items = disputed(own, scale, n).drop(columns=['mean', 'variance'])
+    tolerance = read_campaign(log, campaign).rules.tolerance
+    items = disputed(own, scale, n, tolerance).drop(columns=['mean', 'variance'])
     texts = campaign_items(log, campaign).set_index('item')[['reference', 'translation']]
     decisions = adjudicated(log, campaign).set_index('item')[scale].rename('decided')
     return items.join(decisions, on='item').join(texts, on='item')
@@ -85,8 +88,9 @@ def _discussion_form(log, campaign, item, raters, who):
         st.markdown('#### Decide by discussion')
         st.multiselect('Who discussed it', raters, raters, key=key('together'), accept_new_options=True,
                        format_func=legible)
-        for scale, column in zip(SCALES, st.columns(len(SCALES))):
-            column.segmented_control(f'Joint {scale}', LABELS, key=key(scale),
+        scheme = read_campaign(log, campaign).rules
+        for scale, column in zip(scheme.scales, st.columns(len(scheme.scales))):
+            column.segmented_control(f'Joint {scale.name}', scheme.labels, key=key(scale.name),
                                      help='None leaves this scale as the raters left it.')
         st.text_area('Why', key=key('comment'), max_chars=2000)
         st.form_submit_button('Record the decision', type='primary', icon=':material/forum:', disabled=not who,
@@ -103,7 +107,7 @@ def _holds(log, campaign, item, who, decision):
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #1d23f3c2
 def _record(log, campaign, item, who):
     "Record the decision of the form."
-    fields = [st.session_state[f'joint_{field}_{item}'] for field in ('together', *SCALES, 'comment')]
+    fields = [st.session_state.get(f'joint_{field}_{item}') for field in ('together', *SCALES, 'comment')]
     together, strength, fluency, comment = fields
     if len(together) < 2:
         return keep_outcome(problem='A discussion has at least two people: name those who took part.')
@@ -243,10 +247,34 @@ def _estimate(table, labels, scale):
     st.caption(f'{estimate}. Interval of 95 %. {estimate.remarks}')
 
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #5e3ab71c
+def grades_at(
+    url:str,       # URL of the annotation database
+    campaign:str,  # Name of the campaign
+    event:int,     # Number of its last event
+) -> tuple[pd.DataFrame, list[dict]]: # As of `campaign_grades`
+    "Pairs and figures by the rule of Opusparcus at a moment."
+    return campaign_grades(open_log(url), campaign)
+
+def show_grades(
+    subject:Subject, # Campaign and moment
+) -> None:
+    "Pairs kept, the trash rate, and why pairs were discarded."
+    if (result := soon(grades_at, *subject.key)) is None: return
+    pairs, rows = result
+    figures = pd.DataFrame(rows).reindex(columns=FIGURES)
+    trash, counts = figures.iloc[-1], outcome_counts(pairs)
+    columns = st.columns(5)
+    for name, column in zip(OUTCOMES, columns): column.metric(name, f'{counts[name]:,}')
+    columns[-1].metric('trash rate', with_interval(trash.value, trash.low, trash.high, '.1%'))
+    show_table(figures[:-1], 'discard_types')
+    st.caption('A pair is kept if its two grades are equal or adjacent, and its score is their mean. The trash rate '
+               "is the share of the judged pairs that somebody discarded, with Wilson's interval.")
+
 def show_table3(
     subject:Subject, # Campaign, scale and moment
 ) -> None:
-    "The view of Table 3."
+    "The view of Table 3, or of the pairs that the rule of Opusparcus keeps."
+    if subject.plan.rules.tolerance: return show_grades(subject)
     in_address('of', 'all', one_of(list(BASES), 'basis'))
     of = st.segmented_control('Shares of', list(BASES), key='of', required=True, format_func=BASES.get,
                               help=_ABOUT_BASE)
@@ -317,6 +345,7 @@ def _add(url, plan, folder, measure, proposal, who):
 
 # %% ../../nbs/6_showing/pages/11_agreement_items.ipynb #74065ded
 _NO_CORPUS = 'This campaign was not drawn from a corpus of this workspace, so there are no further pairs.'
+_NO_CURVE = 'The curve is of strength 3, and this campaign has other marks.'
 _NO_LABEL = 'No pair has a label yet: the proposal is a sample in the proportions of the corpus.'
 _BINS = ('The plan by bin: pairs of the corpus, rated pairs, the curve with its band, '
          'and the number of pairs to add.')
@@ -349,6 +378,7 @@ def show_next(
     subject:Subject, # Campaign, moment and reader
 ) -> None:
     "The view of next pairs: the curve, and one click for fifty more."
+    if subject.plan.scheme != 'paranmt': return st.info(_NO_CURVE, icon=':material/inbox:')
     folder = subject.s.corpora / subject.plan.corpus
     if not subject.plan.corpus or not folder.is_dir(): return st.info(_NO_CORPUS, icon=':material/inbox:')
     if (choices := _choices(subject, folder)) is None: return

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['TWO', 'GOOD', 'COEFFICIENT_CHOICES', 'MOST', 'EVERYBODY', 'AXES', 'Subject', 'stratum_weights', 'last_event',
            'all_ratings', 'first_ratings', 'remarks', 'show_remarks', 'with_interval', 'marked_cells',
-           'coefficient_columns', 'printable', 'keep_outcome', 'show_outcome', 'coefficients', 'pair_coefficients',
-           'label_counts', 'example_marks', 'show_example', 'machines_at', 'show_coefficients', 'rater_names_at',
-           'confusion_at', 'drift_at', 'consistency_at', 'bias_at', 'gold_at', 'thinned', 'usual_block', 'show_raters']
+           'coefficient_columns', 'printable', 'keep_outcome', 'show_outcome', 'labels_at', 'coefficients',
+           'pair_coefficients', 'label_counts', 'example_marks', 'show_example', 'machines_at', 'show_coefficients',
+           'rater_names_at', 'confusion_at', 'drift_at', 'consistency_at', 'bias_at', 'gold_at', 'thinned',
+           'usual_block', 'show_raters']
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #a1cfa126
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import pandas as pd
 import streamlit as st
 
 from ..annotation.agreement import COEFFICIENTS, agreement_table, by_pair, verdict
-from ..annotation.campaigns import LABELS, Campaign, campaign_strata
+from ..annotation.campaigns import LABELS, Campaign, campaign_strata, read_campaign
 from ..annotation.machine import TOLERANCE, bias_by_label, compared, machine_ratings
 from ..annotation.raters import bias, confusion, consistency, drift, gold_agreement, gold_answers
 from ..annotation.store import EventLog, moment
@@ -175,6 +176,13 @@ def show_outcome():
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #a19ae913
 TWO = ('percent', 'kappa', 'kappa quadratic', 'alpha ordinal') # Coefficients by pair of raters
 
+def labels_at(
+    url:str,        # URL of the annotation database
+    campaign:str,   # Name of the campaign
+) -> tuple[int, ...]: # From worst to best
+    "The labels of a campaign's scheme."
+    return read_campaign(open_log(url), campaign).rules.labels
+
 def coefficients(
     url:str,               # URL of the annotation database
     campaign:str,          # Name of the campaign
@@ -184,7 +192,8 @@ def coefficients(
 ) -> pd.DataFrame:         # As of `agreement_table`
     "Coefficients by scale and stratum, from the counts of label patterns."
     log = open_log(url)
-    return agreement_table(label_patterns(log, campaign), names, stratum_weights(log, campaign), resamples=resamples)
+    weights, labels = stratum_weights(log, campaign), read_campaign(log, campaign).rules.labels
+    return agreement_table(label_patterns(log, campaign), names, weights, labels=labels, resamples=resamples)
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #e979cc1d
 def pair_coefficients(
@@ -194,16 +203,17 @@ def pair_coefficients(
     scale:str,     # strength or fluency
 ) -> pd.DataFrame: # As of `by_pair`
     "Coefficients by pair of raters."
-    return by_pair(first_ratings(url, campaign, event), scale, TWO)
+    return by_pair(first_ratings(url, campaign, event), scale, TWO, labels_at(url, campaign))
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #d0207d4a
 def label_counts(
     ratings:pd.DataFrame, # stratum and the scale
     scale:str,            # strength or fluency
+    labels:tuple[int, ...]=LABELS, # All labels of the scale, in order
 ) -> pd.DataFrame:        # stratum, label, n; strata in order
     "How often each label was given in each stratum."
     counts = ratings.groupby('stratum')[scale].value_counts().unstack(fill_value=0)
-    counts = counts.reindex(columns=LABELS, fill_value=0)
+    counts = counts.reindex(columns=labels, fill_value=0)
     return counts.rename_axis(columns='label').stack().rename('n').reset_index()
 
 def example_marks() -> pd.DataFrame: # item, stratum, reference, translation, strength, fluency, ...
@@ -277,7 +287,8 @@ def _by_stratum(subject:Subject) -> bool:
     if len(points):
         with left: draw(agreement_intervals(points), 'intervals_chart')
     with right:
-        draw(label_bars(label_counts(first_ratings(*subject.key), subject.scale)), 'labels_chart')
+        counts = label_counts(first_ratings(*subject.key), subject.scale, subject.plan.rules.labels)
+        draw(label_bars(counts), 'labels_chart')
     show_table(table, 'by_stratum', coefficient_columns(table, ['stratum']))
     if notes := remarks(table): st.caption(notes)
     return True
@@ -351,7 +362,8 @@ def confusion_at(
     *two:str,      # Names of two people; none is everybody
 ) -> pd.DataFrame: # Counts [label, label], as of `confusion`
     "How often two people gave which labels to the same item."
-    return confusion(first_ratings(url, campaign, event), scale, *two)
+    first, second = two or (None, None)
+    return confusion(first_ratings(url, campaign, event), scale, first, second, labels_at(url, campaign))
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #f88221c8
 def drift_at(
@@ -372,7 +384,7 @@ def consistency_at(
     scale:str,     # strength or fluency
 ) -> pd.DataFrame: # As of `consistency`
     "How far people agree with themselves."
-    return consistency(all_ratings(url, campaign, event), scale)
+    return consistency(all_ratings(url, campaign, event), scale, labels=labels_at(url, campaign))
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #65102e3a
 def bias_at(
@@ -390,7 +402,7 @@ def gold_at(
     scale:str,     # strength or fluency
 ) -> pd.DataFrame: # As of `gold_agreement`
     "How well each person agrees with the right answers."
-    return gold_agreement(gold_answers(open_log(url), campaign), scale)
+    return gold_agreement(gold_answers(open_log(url), campaign), scale, labels=labels_at(url, campaign))
 
 # %% ../../nbs/6_showing/pages/10_agreement_people.ipynb #2227951c
 MOST = 3000 # Points of a chart

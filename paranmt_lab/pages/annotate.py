@@ -17,7 +17,15 @@ import pandas as pd
 import pyarrow.parquet as pq
 import streamlit as st
 
-from ..annotation.campaigns import GUIDELINES, Campaign, Gold, create_campaign, list_campaigns, read_campaign
+from paranmt_lab.annotation.campaigns import (
+    GUIDELINES,
+    SCHEMES,
+    Campaign,
+    Gold,
+    create_campaign,
+    list_campaigns,
+    read_campaign,
+)
 from ..annotation.exports import read_gold
 from ..annotation.queue import STATES, campaign_state, confirm_guidelines, has_begun, set_state, stop_message
 from ..annotation.store import EventLog
@@ -250,9 +258,10 @@ def planned(
     repeats:float, # Share of pairs that come twice
     seed:int,      # Of the draw
     gold:tuple[Gold, ...]=(), # Items to learn on
+    scheme:str='paranmt', # One of `SCHEMES`
 ) -> Campaign:     # As the form says
     "A campaign from the fields of the form."
-    plan = Campaign(name, corpus, n=n, overlap=overlap, repeats=repeats, seed=seed, gold=gold)
+    plan = Campaign(name, corpus, n=n, overlap=overlap, repeats=repeats, seed=seed, gold=gold, scheme=scheme)
     if division == WHOLE or not measure: return plan
     if division == QUANTILES: return replace(plan, measure=measure, quantiles=5)
     return replace(plan, measure=measure, ranges=PAPER_RANGES)
@@ -297,11 +306,14 @@ def _draw(s, log, who):
     field = lambda name: st.session_state.get(f'new_{name}')
     name, corpus = field('name').strip(), field('corpus')
     plan = lambda: planned(name, corpus, field(f'measure_{corpus}') or '', field(f'division_{corpus}'), int(field('n')),
-                           int(field('overlap')), float(field('repeats')), int(field('seed')), _gold(field('gold')))
+                           int(field('overlap')), float(field('repeats')), int(field('seed')), _gold(field('gold')),
+                           field('scheme'))
     try: st.session_state['drawn'] = name, create_campaign(log, plan(), s, who), ''
     except (OSError, ValueError) as e: st.session_state['drawn'] = name, None, escaped(e)
 
 # %% ../../nbs/6_showing/pages/08_annotate.ipynb #8998b5be
+_SCHEME_NAMES = dict(paranmt='ParaNMT: strength and fluency, 1 to 3', opusparcus='Opusparcus: four grades, trash')
+
 def _new_campaign(s, log, who):
     "The form of researchers."
     corpora = drawable(s)
@@ -314,6 +326,7 @@ def _new_campaign(s, log, who):
         divisions = [FIVE_RANGES, QUANTILES, WHOLE] if measures else [WHOLE]
         division = right.selectbox('Strata', divisions, key=f'new_division_{corpus}')
         if division != WHOLE: right.selectbox('Measure', measures, key=f'new_measure_{corpus}', format_func=label)
+        left.selectbox('Scales and marks, as in', list(SCHEMES), key='new_scheme', format_func=_SCHEME_NAMES.get)
         left.number_input('Pairs in each stratum', 1, 100_000, 100, key='new_n')
         left.number_input('Raters of each pair', 1, 20, 2, key='new_overlap')
         right.slider('Share that comes twice', 0., .5, .05, key='new_repeats')
@@ -333,7 +346,7 @@ def _new_campaign(s, log, who):
 # %% ../../nbs/6_showing/pages/08_annotate.ipynb #31f0b6ac
 HOW = '''
 1. Your ratings are kept under your name. The same name on another machine continues at the same place.
-2. Read the guidelines of the campaign first. Rate strength and fluency, 1 to 3 each, by the keys on the card.
+2. Read the guidelines of the campaign first. Give the marks that they describe by the keys on the card.
 3. Some pairs come twice, to measure how consistent a rater is. Rate them anew.
 4. Skip a pair that you cannot judge; discard one whose text is damaged. Undo takes the last answer back.
 5. *My answers* lists what you have answered. Choose a row, or press b on the card, to go back to a pair and change

@@ -41,6 +41,8 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'backtranslation.5': Imported('recipes.choosing.lengths'),
     'backtranslation.6': Imported('recipes.choosing.tuned_length'),
     'backtranslation.7': Imported('recipes.choosing.quality'),
+    'backtranslation.8': Imported('recipes.classifiers.telling_apart'),
+    'backtranslation.10': Imported('recipes.classifiers.rewards'),
     'backtranslation.12': Imported('recipes.choosing.diversity'),
     'backtranslation.13': Imported('recipes.choosing.more_pairs'),
     'backtranslation.9': Imported('recipes.statistics.differences'),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Pick', 'Rows', 'Measured', 'by_year', 'of_tasks', 'last_development', 'mean_of_sets', 'over_seeds', 'each_trial',
-           'as_measured', 'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
+           'as_measured', 'spanned', 'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #c89358e8
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..evaluation.results import FIGURE, MEAN, ONE_DATASET, results_frame
 from ..evaluation.sts import PLAIN_MEAN, YEARLY, of_datasets, yearly_means
@@ -101,6 +102,16 @@ def as_measured(
     "A table of measurements."
     return [dict(seeds=', '.join(map(str, trial.seeds)), config=trial.setting(outcomes.values())) | row | trial.cell
             for trial, outcomes in every for outcome in outcomes.values() for row in outcome['rows']]
+
+# %% ../../nbs/5_learning/recipes/04_rows.ipynb #dce442ce
+def spanned(
+    seeds:list[list[dict]], # Rows of each seed; what is not in `value`, `low`, `high` and `n` names a figure
+) -> list[dict]:            # A row for each figure
+    "Means over seeds, with intervals that span theirs."
+    every = pd.concat([pd.DataFrame(rows) for rows in seeds])
+    names = [name for name in every if name not in ('value', 'low', 'high', 'n')]
+    ends = dict(value=('value', 'mean'), low=('low', 'min'), high=('high', 'max'), n=('n', 'first'))
+    return every.groupby(names, sort=False, dropna=False).agg(**ends).reset_index().to_dict('records')
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #2bff278d
 def _by_set(result):

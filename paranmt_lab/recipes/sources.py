@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
-           'GLOVE', 'CZECH', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE', 'IN_ORDER',
-           'NOISE', 'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke', 'paraphrases_of',
-           'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext', 'rows_where',
-           'make_czech_first', 'make_czech_mined', 'make_published', 'make_in_order', 'make_noise', 'make_language',
-           'lacking_files', 'need_corpus']
+           'GLOVE', 'CZECH', 'FEW_LISTS', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE',
+           'IN_ORDER', 'NOISE', 'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
+           'paraphrases_of', 'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext',
+           'make_few_lists', 'rows_where', 'make_czech_first', 'classifier_config', 'make_czech_mined',
+           'make_published', 'make_in_order', 'make_noise', 'make_language', 'lacking_files', 'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -161,6 +162,7 @@ def make_people(
 CZECH_FILE = 'train/bitext/cs-en.parquet'         # Below the resources
 GLOVE = 'train/vectors/glove-6b-100d-60k.txt.gz'  # Word vectors, below the resources
 CZECH = 110_000                                   # Sources that are translated
+FEW_LISTS = 6_000                                 # Sources of `czech-few-back`
 MINING = 60_000                                    # Most of these that pairs are chosen from
 LISTS = 40_000                                    # Lists that each judge learns from, as in the paper
 JUDGES = {'lm': 'czech-lm', 'classifier': 'czech-classifier'} # Kind to name
@@ -193,6 +195,13 @@ def make_bitext(
 
 def _czech_lists(s): return translation_lists('cs', 'czech', 'ct2:marian-cs-en-tiny', CZECH, s)
 
+def make_few_lists(
+    name:str,   # Name of the corpus, which ends in `-back`
+    s:Settings, # Settings
+):
+    "Four translations of each of a few Czech sentences."
+    translation_lists('cs', name.removesuffix('-back'), 'ct2:marian-cs-en-tiny', FEW_LISTS, s)
+
 def rows_where(
     back:Corpus,                             # A corpus of lists
     keep:Callable[[pd.DataFrame], pd.Series], # From columns rank and segment to yes or no
@@ -211,13 +220,20 @@ def make_czech_first(
     score(pairs, [*LENGTHS, 'trigram_overlap', 'translation_score', 'paraphrase_score'], [SCORER], s.workers)
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #347b8a5e
+def classifier_config(
+    name:str,     # Name of the run
+    corpus:str,   # Name of its corpus
+    **values:Any, # Other fields
+) -> ClassifierConfig: # The config
+    "A classifier that starts from GloVe."
+    defaults = dict(vectors=GLOVE, vocabulary=30_000, min_count=2, checkpoint_every=600.)
+    return build(ClassifierConfig, name=name, corpus=corpus, **defaults | values)
+
 def _train_judges(apart, s):
     "A language model and a classifier of some lists; kind and name to folder."
     segments = apart.frame(['segment']).segment.nunique()
     train_lm(apart, JUDGES['lm'], s, min(LISTS, segments * 4 // 5))
-    config = build(ClassifierConfig, name=JUDGES['classifier'], corpus=apart.name, lists=LISTS, vectors=GLOVE,
-                   vocabulary=30_000, min_count=2, checkpoint_every=600.)
-    run = train_classifier(config, s)
+    run = train_classifier(classifier_config(JUDGES['classifier'], apart.name, lists=LISTS), s)
     if not run.finished: raise ValueError(f'the training of {run.name} was stopped; the same command resumes it')
     if not (s.models / run.name).exists(): ship_classifier(run, s.models / run.name)
     return {f'{kind}:{name}': f'{kind}:{s.models / name}' for kind, name in JUDGES.items()}
@@ -303,6 +319,8 @@ SOURCES:dict[str, Source] = { # Corpus to its source
     'czech-bitext': Source('Czech sentences and their English ones', 157_626, make_bitext, (CZECH_FILE,), _FOLDER),
     'czech-first': Source('Czech sentences, translated by the model that ships', 110_000, make_czech_first,
                           (CZECH_FILE,), _FOLDER, (*LENGTHS, 'trigram_overlap', 'translation_score', SCORE)),
+    'czech-few-back': Source('lists of four translations of 6,000 Czech sentences', 24_000, make_few_lists,
+                             (CZECH_FILE,), _FOLDER),
     'czech-mined': Source('lists of four translations, with what judges say who know none of them', 240_000,
                           make_czech_mined, (CZECH_FILE, GLOVE), _FOLDER, (*LENGTHS, *JUDGEMENTS)),
     'para-nmt-50m': Source('the published ParaNMT-50M', 51_409_585, make_published, (PUBLIC_FILE,),

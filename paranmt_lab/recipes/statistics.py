@@ -25,7 +25,7 @@ from ..ground.models import open_model
 from ..ground.settings import Settings, asset
 from .choosing import DOMAINS, one_of
 from .encoders import Recipe
-from .rows import as_measured
+from .rows import as_measured, spanned
 from .sources import SCORE, SCORER
 from .trials import Measurement
 from ..selection import PAPER_3, PAPER_RANGES
@@ -137,10 +137,8 @@ def compare_sides(
         pairs = every.sample(frac=1, random_state=seed).drop_duplicates(['source_lang', 'source'])
         pairs = pairs.sort_values('segment')
         statistics = difference_statistics(pairs.reference.tolist(), pairs.translation.tolist(), seed=seed)
-        frames.append(pd.DataFrame(_rows(statistics)))
-    ends = pd.concat(frames).groupby('metric', sort=False)
-    value, low, high = ends.value.mean().to_numpy(), ends.low.min().to_numpy(), ends.high.max().to_numpy()
-    return frames[0].assign(value=value, low=low, high=high).to_dict('records')
+        frames.append(_rows(statistics))
+    return spanned(frames)
 
 LANGUAGES = 'cs', 'de', 'ha', 'he', 'is', 'ja', 'liv', 'ru', 'uk', 'zh' # Of WMT 2021 to 2023
 

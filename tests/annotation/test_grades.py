@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from command import paranmt
+from paranmt_lab.annotation.adjudication import disputes
 from paranmt_lab.annotation.answers import discard, submit
 from paranmt_lab.annotation.campaigns import Campaign, keep_campaign
 from paranmt_lab.annotation.grades import campaign_answers, campaign_grades, discard_types, grade_rows, graded_pairs
 from paranmt_lab.annotation.queue import next_item
 from paranmt_lab.annotation.store import EventLog
+from paranmt_lab.annotation.table3 import labels_of
 from paranmt_lab.annotation.turn import REASONS
 from paranmt_lab.evaluation.comparison import published
 from paranmt_lab.evaluation.results import results_frame
@@ -80,3 +82,25 @@ def test_a_campaign_and_its_command(tmp_path):
     plain = paranmt('annotate status talk', PARANMT_WORKSPACE=str(tmp_path), COLUMNS='200')
     assert 'opusparcus' not in plain.stdout
     assert paranmt('annotate status --opusparcus', PARANMT_WORKSPACE=str(tmp_path)).returncode == 2
+
+
+def test_four_grades_survive_a_file(tmp_path):
+    "A campaign of Opusparcus by its commands: status, the figures as Markdown, an export, and its import."
+    log = EventLog(f'sqlite:///{tmp_path}/annotations.sqlite')
+    items = pd.DataFrame(dict(reference=['It rains.', 'We left.', 'Come in.'], translation=['Rain.', 'We go.', 'Ho!']))
+    keep_campaign(log, Campaign('four', scheme='opusparcus'), items.assign(stratum='all', weight=1.))
+    for who, marks in dict(ada=(4, 4, 4), ben=(4, 3, 1)).items():
+        for k, mark in enumerate(marks):
+            submit(log, 'four', who, next_item(log, 'four', who).item, mark, None, f'{who}{k}')
+    run = lambda line: paranmt(f'annotate {line}', PARANMT_WORKSPACE=str(tmp_path), COLUMNS='200')
+    assert disputes(log, 'four')['item'].tolist() == [3]
+    status = run('status four')
+    assert 'trash rate' in status.stdout and 'strength 3' not in status.stdout, status.stdout + status.stderr
+    figures, answers = tmp_path / 'four.md', tmp_path / 'four.csv'
+    for file in (figures, answers): assert run(f'export four {file}').returncode == 0
+    assert '| 2 | 1 | 0 | 0 | 3.75 |' in figures.read_text()
+    refused = run(f'import {answers} three')
+    assert refused.returncode == 1 and "strength '4': expected 1, 2 or 3" in refused.stderr.replace('\n', ' ')
+    assert run(f'import {answers} again --scheme opusparcus').returncode == 0
+    assert campaign_grades(log, 'again')[0].equals(campaign_grades(log, 'four')[0])
+    with pytest.raises(ValueError, match='needs a campaign of the scheme paranmt'): labels_of(log, ['four'])

@@ -234,6 +234,25 @@ def test_the_address_of_a_rater_holds_the_campaign(workspace, log, rater):
     assert name in ada.reload().card("c.querySelector('.seat').innerText")
 
 
+def test_four_grades_and_trash(workspace, log, rater):
+    "A campaign with the scheme of Opusparcus: one key from 1 to 4 is an answer, and t puts a pair into the trash."
+    name = made(log, 'four', 4, overlap=1, scheme='opusparcus')
+    ada = rater().open(name, 'ada')
+    assert ada.card("[...c.querySelectorAll('.marks button')].map(b => b.textContent).join('|')"
+                    ) == '1 bad1|2 mostly bad2|3 mostly good3|4 good4'
+    ada.keys('q', 'd', '5')                                          # keys of the other scheme
+    assert ada.item() == 1 and ada.pressed() == []
+    ada.next('4')
+    ada.keys('t')
+    ada.next('3')                                                    # the third reason
+    ada.next('1')
+    ada.next('u')
+    ada.next('2')
+    ada.next('3')
+    assert standing(workspace, name) == {(1, 'ada'): ('rated', 4, None), (2, 'ada'): ('discarded', None, None),
+                                         (3, 'ada'): ('rated', 2, None), (4, 'ada'): ('rated', 3, None)}
+
+
 def test_all_keys(workspace, log, rater):
     "Discard with a reason, skip, comment, source, differences, each by key and each undone by key."
     name = made(log, 'keys', 5, overlap=1)
