@@ -40,22 +40,23 @@ def agreement_intervals(
     return alt.layer(*marks)
 
 # %% ../../nbs/6_showing/charts/04_annotation.ipynb #f3d97d08
-_LABEL_COLOURS = {1: '#b8b8b8', 2: '#92bfe2', 3: OURS} # From worst to best
+_LABEL_COLOURS = {1: '#b8b8b8', 2: '#92bfe2', 3: OURS, 4: '#0d3c66'} # From worst to best
 
 def label_bars(
-    counts:pd.DataFrame, # Rows of `stratum`, `label` (1 to 3), `n`
+    counts:pd.DataFrame, # Rows of `stratum`, `label` (1 to 3 or 4), `n`
     title:str='ratings', # What is counted
 ) -> alt.LayerChart:     # A bar for each stratum, divided by label
     "Distribution of the labels in each stratum."
     counts = counts.assign(share=counts.n / counts.groupby('stratum').n.transform('sum').clip(lower=1))
+    shades = {label: shade for label, shade in _LABEL_COLOURS.items() if label <= max(3, counts.label.max())}
     colour = alt.Color('label:N', title=None, legend=legend_above(labelExpr="'label ' + datum.label"),
-                       scale=alt.Scale(domain=list(_LABEL_COLOURS), range=list(_LABEL_COLOURS.values())))
+                       scale=alt.Scale(domain=list(shades), range=list(shades.values())))
     tip = ['stratum', 'label', alt.Tooltip('n:Q', title=title, format=','), alt.Tooltip('share:Q', format='.0%')]
     base = alt.Chart(counts, height=alt.Step(48)).encode(
         y=alt.Y('stratum:N', title=None, sort=None), order='label:O', tooltip=tip,
         x=alt.X('share:Q', title=f'share of {title}', axis=alt.Axis(format='%'), stack='zero'))
     numbers = base.transform_filter('datum.share >= .05').mark_text(align='right', dx=-5)
-    ink = alt.condition('datum.label == 3', alt.value('#ffffff'), alt.value('#191919'))
+    ink = alt.condition('datum.label >= 3', alt.value('#ffffff'), alt.value('#191919'))
     return alt.layer(base.mark_bar().encode(color=colour), numbers.encode(text=alt.Text('n:Q', format=','), color=ink))
 
 # %% ../../nbs/6_showing/charts/04_annotation.ipynb #85000f77
