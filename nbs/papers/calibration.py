@@ -3,14 +3,17 @@
     python nbs/papers/calibration.py sources [keep]
         # across references and within a reference, with intervals by reference: every measure of each source, and what
         # was fitted to other ratings; the held-out sets of STS, too
+    python nbs/papers/calibration.py larger [keep]
+        # all-mpnet beside all-MiniLM, on half of the references of each source; half an hour of a core
     python nbs/papers/calibration.py ship [keep]
         # data/models/people: the plain average of measures of the shipped scorer, on ParaBank's ratings
     python nbs/papers/calibration.py ship sources keep
         # all: the one command after the table of measures has changed
 
 PARANMT_RESOURCES names the folder that holds `human/parabank_eval`, `eval` and `train/paraphrase`. Each source is a
-corpus `rated-SOURCE` of the workspace, so its measures are computed once. The extra `peers` adds rows of all-MiniLM.
-`keep` writes the figures to nbs/papers/calibration.json. No sentence of the data is written anywhere else."""
+corpus `rated-SOURCE` of the workspace, so its measures are computed once. The extra `peers` adds rows of all-MiniLM,
+`teacher` has all-mpnet. `keep` writes the figures to nbs/papers/calibration.json. No sentence of the data is written
+anywhere else."""
 import os
 import sys
 from dataclasses import replace
@@ -27,10 +30,11 @@ from paranmt_lab.calibration.model import save_calibration
 from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read_ratings, with_measures
 from paranmt_lab.calibration.validation import RESAMPLES, aucs, interval, out_of_fold, resampled, within_references
 from paranmt_lab.corpora.query import Corpus
+from paranmt_lab.encoders.sentence_encoder import ByCosine
 from paranmt_lab.evaluation.graded import read_graded
-from paranmt_lab.filters.scoring import score
-from paranmt_lab.ground.models import open_model
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.filters.scoring import score, score_texts
+from paranmt_lab.ground.models import identity_of, open_model
+from paranmt_lab.ground.settings import atomic, settings
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import ROOT, keep
@@ -42,7 +46,8 @@ STRONG = tuple(f'{name}@{SCORER}' for name in ('paraphrase_score', 'word_alignme
 FLUENT = f'translation_unaligned@{SCORER}',
 SEGMENTS, SYSTEMS, EACH = 480, 10, 2000  # of WMT; rows of a source in a fit to several
 
-MADE_BY_PEER = f'paraphrase_score@{PEER}'
+LARGER = 'all-mpnet-base-v2'
+MADE_BY_PEER, MADE_BY_LARGER = (f'paraphrase_score@{name}' for name in (PEER, LARGER))
 
 
 def graded(s, *files, reference='sentence1'):
@@ -101,10 +106,14 @@ def rated(source, make, least, s):
     except (FileNotFoundError, ImportError) as e: print(f'{PEER}: not available: {e}')
     rows = with_measures(pairs, corpus, usable_measures(corpus))
     columns = [c for c in usable_measures(corpus) if rows[c].notna().mean() > .99]
-    rows = rows.dropna(subset=columns)
+    return marked(rows.dropna(subset=columns), least), columns
+
+
+def marked(rows, least):
+    "Rows with the label of strong pairs, and the number of their reference."
     strong = np.nan if least is None else (rows.grade >= least).astype(float)
     group = pd.factorize(rows.reference.str.strip().str.casefold())[0]
-    return rows.assign(strong=strong, group=group).reset_index(drop=True), columns
+    return rows.assign(strong=strong, group=group).reset_index(drop=True)
 
 
 def logistic(values, labels, *_): return fit_logistic(values, labels, Choice())
@@ -179,6 +188,65 @@ def compare(s):
          rows=pd.concat(tables).round(5).to_dict('records'), fluency=fluency.round(5).to_dict('records'))
 
 
+class ReadOnce(ByCosine):
+    "A published encoder that reads each sentence once."
+    def __init__(self, name, s): self.encoder, self.known = open_model(name, s), {}
+
+    def encode(self, sentences, **_):
+        new = [text for text in dict.fromkeys(sentences) if text not in self.known]
+        if new: self.known |= dict(zip(new, self.encoder.encode(new)))
+        return np.array([self.known[text] for text in sentences], np.float32)
+
+
+def scored_by_encoders(rows, s):
+    "Rows with the measures of the average, and the scores of both peers."
+    sides = rows.reference.tolist(), rows.translation.tolist()
+    measures = [name.partition('@')[0] for name in STRONG]
+    own = score_texts(*sides, measures, dict(encoder=open_model(SCORER, s)))
+    rows = rows.assign(**{name: own[measure] for name, measure in zip(STRONG, measures)})
+    for name in (PEER, LARGER):
+        found = score_texts(*sides, ['paraphrase_score'], dict(encoder=ReadOnce(f'st:{name}', s)))
+        rows[f'paraphrase_score@{name}'] = found.paraphrase_score
+    return rows
+
+
+def part_of(name, s):
+    "Half of the references of a source, or all of a test, scored by all encoders; the workspace keeps it."
+    path, (make, least) = s.workspace / 'rated-part' / f'{name}.parquet', (SOURCES | TESTS)[name]
+    if not path.exists():
+        rows = marked(make(s), least)
+        order = np.random.default_rng(0).permutation(rows.group.nunique())
+        half = order if name in TESTS else order[:len(order) // 2]
+        rows = scored_by_encoders(rows[rows.group.isin(half)].reset_index(drop=True), s)
+        columns = ['reference', 'translation', 'grade', 'strong', 'group', *STRONG, MADE_BY_PEER, MADE_BY_LARGER]
+        path.parent.mkdir(exist_ok=True)
+        with atomic(path) as part: rows[columns].to_parquet(part)
+        print(name, len(rows), flush=True)
+    rows = pd.read_parquet(path)
+    return rows.dropna(subset=[*STRONG, MADE_BY_PEER, MADE_BY_LARGER]).reset_index(drop=True)
+
+
+def larger(s):
+    "The scores of three encoders, alone and in the average."
+    parts = {name: part_of(name, s) for name in SOURCES | TESTS}
+    texts = pd.concat([rows[side] for rows in parts.values() for side in ('reference', 'translation')])
+    figures, gains = [], []
+    average = lambda values, labels, *_: fit_average(values, labels)
+    for name, rows in parts.items():
+        truth = rows.grade.to_numpy(), rows.strong.to_numpy(), rows.group.to_numpy()
+        alone, averages = {}, {}
+        for column in (STRONG[0], MADE_BY_PEER, MADE_BY_LARGER):
+            alone[column] = rows[column].to_numpy(float)
+            averages[f'average with {column}'] = fitted_to_parabank(parts, name, [column, *STRONG[1:]], average)
+        for scores in (alone, averages):
+            found = pd.DataFrame(compared(scores, *truth, list(scores)[-1])).assign(source=name)
+            figures.append(found[~found.metric.str.endswith('minus')])
+            gains.append(found[found.metric.str.endswith('minus') & found.system.str.contains(PEER)])
+        print(pd.concat(figures[-2:] + gains[-2:]).round(4).to_string(index=False), flush=True)
+    keep('larger', PATH, tests=list(TESTS), teacher=identity_of(f'st:{LARGER}', s), sentences=texts.nunique(),
+         rows=pd.concat(figures).round(5).to_dict('records'), gains=pd.concat(gains).round(5).to_dict('records'))
+
+
 def ship(s):
     "The calibration of the repository: an average for strength and a measure for fluency, on ParaBank's ratings."
     rated('ParaBank', *SOURCES['ParaBank'], s)
@@ -199,11 +267,12 @@ def ship(s):
 
 def main(words):
     todo = [w for w in words if w != 'keep']
-    if not todo or set(todo) - {'sources', 'ship'}: sys.exit(__doc__)
+    if not todo or set(todo) - {'sources', 'larger', 'ship'}: sys.exit(__doc__)
     s = settings()
     if not (s.resources / 'human/parabank_eval').is_dir(): sys.exit('ratings: not available: no human/parabank_eval')
     if 'ship' in todo: ship(s)
     if 'sources' in todo: compare(s)
+    if 'larger' in todo: larger(s)
 
 
 if __name__ == '__main__': main(sys.argv[1:])

@@ -61,18 +61,23 @@ def correlations(x, y, index):
     return (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))
 
 
-def quality(encoder, sets):
-    "Means over a year's sets with the percentiles of a bootstrap, which draws pairs within each set."
+def resamples(encoder, sets):
+    "Name of a figure to its value and those of a bootstrap, which draws pairs within each set, the same at each call."
     rng, found = np.random.default_rng(SEED), {}
     for task, dataset, pairs in sets:
         similar = encoder.similarity_pairwise(pairs.sentence1.tolist(), pairs.sentence2.tolist())
         index = rng.integers(0, len(pairs), (SAMPLES, len(pairs)))
         found.setdefault(task, {})[dataset] = correlations(pairs.score, similar, index)
     years = {task: np.mean(list(of.values()), axis=0) for task, of in found.items()}
-    rows = []
-    for name, tasks in MEANS.items():
-        if not set(tasks) <= set(years): continue
-        r = np.mean([years[task] for task in tasks], axis=0)
+    return {name: np.mean([years[task] for task in tasks], axis=0) for name, tasks in MEANS.items()
+            if set(tasks) <= set(years)}
+
+
+def quality(encoder, sets, other=None):
+    "Means over a year's sets with the percentiles of a bootstrap; with another encoder, how far they are above its."
+    rows, less = [], resamples(other, sets) if other else {}
+    for name, values in resamples(encoder, sets).items():
+        r = values - less.get(name, 0)
         low, high = np.percentile(r[1:], [2.5, 97.5])
         rows.append(dict(figure=name, value=float(r[0]), low=float(low), high=float(high)))
     return rows
