@@ -159,12 +159,6 @@ def _with_pairs(table, corpus):
     whole = table.selection.map(sizes).fillna(corpus.rows)
     return table.assign(pairs=pd.concat([whole, table.pairs.astype(float)], axis=1).min(axis=1))
 
-def _on_one_set(table):
-    "The trainings on the development set that most of them have, and how many there are on others."
-    usual = table.value_counts(['set', 'measure']).index[0]
-    is_usual = (table['set'] == usual[0]) & (table.measure == usual[1])
-    return table[is_usual], int((~is_usual).sum())
-
 class Trained(NamedTuple):
     "Trainings on a corpus that were developed on one set."
     table: pd.DataFrame # run, selection, pairs, development (best), set, measure, settings
@@ -175,7 +169,10 @@ def trained_on(
 ) -> Trained:      # On the development set that most of its trainings have
     "Trainings on a corpus, and the number of their pairs."
     table = training_outcomes(settings(), corpus.name)
-    return Trained(*_on_one_set(_with_pairs(table, corpus))) if len(table) else Trained(table, 0)
+    if not len(table): return Trained(table, 0)
+    usual = table.value_counts(['set', 'measure']).index[0]
+    is_usual = (table['set'] == usual[0]) & (table.measure == usual[1])
+    return Trained(_with_pairs(table, corpus)[is_usual], int((~is_usual).sum()))
 
 def expected_development(
     outcome:Trained, # Of `trained_on`
@@ -322,10 +319,12 @@ def _download(corpus, ranges, pairs, where):
             wrap_lines=True)
 
 # %% ../../nbs/6_showing/components/09_outcomes.ipynb #c1ec5823
-def report():
-    "Tell the result of a form, once."
-    message, problem = st.session_state.pop('done', ('', ''))
-    if message: st.success(message)
+def report(
+    key:str='done', # Of the session: the message of success and the reason of a failure, one of them empty
+):
+    "Tell the result of a form or a click, once."
+    message, problem = st.session_state.pop(key, ('', ''))
+    if message: st.success(message, icon=':material/check:')
     if problem: st.error(escaped(problem), icon=':material/block:')
 
 def _selection_form(corpus, ranges, pairs, where):

@@ -50,22 +50,17 @@ def progress_line(
     log:EventLog,   # The database
     campaign:str,   # Name of the campaign
 ) -> tuple[float, str]: # Share that is done, and counts, pace and time left as text
-    "How far a campaign is, in a line."
+    "How far a campaign is, in a line, and whether it is paused or closed."
     now = progress(log, campaign)
     total = now.done + now.left
     parts = [f"{now.done:,} of {amount(total, 'answer')}", f'{now.out:,} with raters']
     if now.pace: parts.append(f'{now.pace:.1f} s an answer')
     if now.left and now.time_left: parts.append(f"{duration(now.time_left)} of one person's time left")
+    state = campaign_state(log, campaign)
+    if not state.is_open: parts.insert(0, state.state)
     return now.done / max(total, 1), ' · '.join(parts)
 
 # %% ../../nbs/6_showing/pages/09_agreement.ipynb #2ffa40bb
-def _progress(log, campaign):
-    "A bar of the answers."
-    share, text = progress_line(log, campaign)
-    now = campaign_state(log, campaign)
-    if not now.is_open: text = f'{now.state} · {text}'
-    st.progress(share, text=text)
-
 def _people(log, campaign):
     "The people, and the pairs that are reserved for them."
     people, leases = answers_by_person(log, campaign), on_lease(log, campaign)
@@ -158,7 +153,8 @@ def page():
     origin = f'of {plan.corpus}' if plan.corpus else 'imported'
     made_by(f'paranmt annotate status {shlex.quote(plan.name)}')
     show_sources(campaign=plan.name, pairs=origin, raters=plan.overlap, event=event)
-    _progress(log, plan.name)
+    share, text = progress_line(log, plan.name)
+    st.progress(share, text=text)
     view = st.segmented_control('View', list(VIEWS), key='view', required=True, label_visibility='collapsed')
     who = signed_in(must=view == 'decide') if view in PERSONAL else ''
     _view(view, Subject(s, plan, event, scale, who))

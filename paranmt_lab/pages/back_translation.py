@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST', 'ORDERS', 'LINES', 'LONGEST', 'EVERY', 'HOW', 'VIEWS', 'back_translated', 'job_facts', 'sentences',
-           'k_best', 'with_scores', 'lines_of', 'listed', 'parts_line', 'show_finished_parts', 'page']
+           'k_best', 'lines_of', 'show_finished_parts', 'page']
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #58070b8d
-import secrets
 import time
 
 import pandas as pd
@@ -39,11 +38,12 @@ from paranmt_lab.components.parts import (
 )
 from ..corpora.layout import list_corpora
 from ..corpora.query import Corpus
-from ..engines.protocol import Decoding, Hypothesis, decoding_told
+from ..engines.protocol import Decoding, decoding_told
 from ..ground.settings import Settings, settings
 from ..ground.wording import amount
 from ..jobs.progress import duration
 from paranmt_lab.pages.back_translation_two import (
+    choose_draw,
     choose_scorer,
     open_engine,
     translation_scores,
@@ -115,17 +115,9 @@ def k_best(
 ORDERS = {'rank': ('rank', True), 'paraphrase score, highest first': ('paraphrase_score', False),
           'trigram overlap, lowest first': ('trigram_overlap', True)}
 
-def with_scores(
-    hypotheses:pd.DataFrame, # `reference`, `translation`: hypotheses of one source, or of several
-    scorer:str,              # Name of an encoder; empty for none
-    s:Settings,              # Settings
-    order:str='rank',        # Key of `ORDERS`; several sources keep theirs
-) -> pd.DataFrame:           # With the columns of `MARKS` before all others
-    "Hypotheses with their paraphrase scores and trigram overlaps, in an order."
-    scores = translation_scores(hypotheses.reference, hypotheses.translation, scorer, s)
-    table, (column, rises) = pd.concat([scores, hypotheses], axis=1), ORDERS[order]
-    if order == 'rank' or column not in table: return table
-    return table.sort_values(column, ascending=rises, kind='stable', ignore_index=True)
+def _scored(rows, scorer, s):
+    "Hypotheses with the columns of `MARKS` before all others."
+    return pd.concat([translation_scores(rows.reference, rows.translation, scorer, s), rows], axis=1)
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #9824a50b
 LINES, LONGEST = 20, 1_000 # Most lines of the box, and most characters of a line
@@ -142,16 +134,6 @@ def lines_of(
         raise ValueError(f'line {long[0]} has {len(lines[long[0] - 1]):,} characters; '
                          f'the box takes {LONGEST:,} at most')
     return lines
-
-# %% ../../nbs/6_showing/pages/03_back_translation.ipynb #9d40ee03
-def listed(
-    lines:list[str],                    # Sentences
-    hypotheses:list[list[Hypothesis]],  # Their hypotheses
-) -> pd.DataFrame:                      # A row for each hypothesis
-    "Hypotheses as a table."
-    return pd.DataFrame([dict(source=line, rank=r, translation=h.text, translation_score=h.score,
-                              log_probability=h.log_probability, pieces=h.tokens, flags=h.flags)
-                         for line, hs in zip(lines, hypotheses) for r, h in enumerate(hs, 1)])
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #ae4937c5
 @page_part
@@ -181,26 +163,14 @@ def _own_sentence(s):
         return st.error(f'{escaped(name)} does not translate: {escaped(e)}', icon=':material/error:')
     st.caption(f'{escaped(name)}, beam {beam}: '
                f'{len(lines)} sentence{"s" * (len(lines) > 1)} in {1000 * (time.perf_counter() - start):,.0f} ms')
-    pair_table(listed(lines, hypotheses), 'own_table', 'translations')
+    rows = [dict(source=line, rank=r, translation=h.text, translation_score=h.score,
+                 log_probability=h.log_probability, pieces=h.tokens, flags=h.flags)
+            for line, hs in zip(lines, hypotheses) for r, h in enumerate(hs, 1)]
+    pair_table(pd.DataFrame(rows), 'own_table', 'translations')
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #b1f91f8b
 @st.cache_data(max_entries=30, ttl=3600, show_spinner='Looking for sentences')
 def _sentences(folder, state, words, n, seed): return sentences(open_corpus(folder), words, n, seed)
-
-def _draw(seed): st.session_state.update(draw=seed, pair=None)
-
-def _choose_draw():
-    "The number of sentences to draw, and the seed, which is None for the first sentences."
-    in_address('draw', None, number('draw', 0))
-    in_address('many', 5, number('many', 1, MOST))
-    columns = st.columns([1, 1.2, 1.2, 2], vertical_alignment='bottom')
-    n = int(columns[0].number_input('At random', 1, MOST, key='many', help='Sentences that are drawn'))
-    columns[1].button('Draw sentences', key='draw_some', icon=':material/casino:', width='stretch',
-                      on_click=lambda: _draw(secrets.randbelow(10**6)), help='Their seed is in the address')
-    seed = st.session_state['draw']
-    columns[2].button('First sentences', key='draw_none', width='stretch', on_click=_draw, args=(None,),
-                      disabled=seed is None)
-    return n, seed
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #646f08f9
 def _opened(ids):
@@ -220,7 +190,7 @@ def _lists(corpus, s):
     "Sentences of a corpus, and the list of the chosen one."
     in_address('words', '', plain)
     words = st.text_input('Words of the source or of the reference', key='words', placeholder='all sentences')
-    n, seed = _choose_draw()
+    n, seed = choose_draw('many', 5, MOST, 'draw', None)
     rows = _sentences(str(corpus.folder), corpus_state(corpus), words, MOST if seed is None else n, seed)
     if not len(rows):
         return st.info('No sentence has these words.' if words else 'No pair has been written yet.',
@@ -243,24 +213,15 @@ def _list_of(corpus, pair, whose, s):
     in_address('order', 'rank', one_of(list(ORDERS), 'order'))
     left, right = st.columns(2)
     order = left.selectbox('Order', list(ORDERS), key='order')
-    own = with_scores(own, choose_scorer(s, right), s, order)
+    own = _scored(own, choose_scorer(s, right), s)
+    column, rises = ORDERS[order]
+    if column in own: own = own.sort_values(column, ascending=rises, kind='stable', ignore_index=True)
     draw(hypothesis_bars(own.assign(translation=own.translation.map(legible).fillna(''))), 'hypothesis_bars')
     columns = ['rank', 'translation', *(c for c in MARKS if c in own), 'translation_score', 'log_probability', 'flags']
     pair_table(own[columns], 'hypotheses', 'hypotheses')
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #c0ffee01
 EVERY = 4 # Seconds between two looks for finished parts
-
-def parts_line(
-    parts:pd.DataFrame, # Of `finished_parts`
-    total:int,          # Sources of the job; 0 while they are numbered
-    size:int,           # Sources of a part
-) -> str:               # Markdown
-    "How many parts are finished."
-    if not total: return 'The sources are not numbered yet; parts follow.'
-    every = -(-total // size)
-    sources = f'{parts.sources.sum():,} of {amount(total, "source")}'
-    return f'Finished: **{len(parts):,} of {amount(every, "part")}**, {sources}.'
 
 def _choose_part(parts):
     "The part that is shown: a number, or the newest one."
@@ -272,12 +233,12 @@ def _choose_part(parts):
     return newest if part == '' else int(part)
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #c0ffee03
-def _part_pairs(corpus, s, job, part):
+def _part_pairs(corpus, s, job, part, n, seed):
     "Pairs of a finished part with their scores; the first sources of it, or a draw."
-    source, seed = job.get('source'), st.session_state['draw']
+    source = job.get('source')
     bitext = open_corpus(str(s.corpora / source)) if source in list_corpora(s) else None
     if bitext is None: st.caption(f'The bitext {escaped(source)} is not in this workspace, so there are no references.')
-    pairs = with_scores(part_pairs(corpus, bitext, part, st.session_state['many'], seed), choose_scorer(s), s)
+    pairs = _scored(part_pairs(corpus, bitext, part, n, seed), choose_scorer(s), s)
     columns = ['reference', 'translation', *(c for c in MARKS if c in pairs), 'rank', 'translation_score', 'source']
     pair_table(pairs[[*columns, 'log_probability', 'flags', 'corpus']], 'part_pairs', f'{corpus.name}-part-{part}',
                height=320)
@@ -297,14 +258,17 @@ def show_finished_parts(
     st.subheader('Finished parts')
     job = _kept(corpus.manifest('translate').get('job'), dict)
     parts, total = finished_parts(corpus), total_sources(corpus)
-    st.markdown(parts_line(parts, total, _kept(job.get('part_size'), int) or 1))
+    every, sources = -(-total // (_kept(job.get('part_size'), int) or 1)), int(parts.sources.sum())
+    if not total: st.markdown('The sources are not numbered yet; parts follow.')
+    else: st.markdown(f'Finished: **{len(parts):,} of {amount(every, "part")}**, {sources:,} of '
+                      f'{amount(total, "source")}.')
     if is_running: _look_for_parts(corpus, len(parts))
-    _choose_draw()
+    n, seed = choose_draw('many', 5, MOST, 'draw', None)
     if not len(parts): return
     with st.expander('List of the finished parts', icon=':material/view_list:'):
         when = pd.to_datetime(parts.written, unit='s').dt.floor('s')
         show_table(parts.assign(written=when).rename(columns=dict(written='written (UTC)'))[::-1], 'parts', height=240)
-    _part_pairs(corpus, s, job, _choose_part(parts))
+    _part_pairs(corpus, s, job, _choose_part(parts), n, seed)
 
 # %% ../../nbs/6_showing/pages/03_back_translation.ipynb #c3713448
 HOW = '''

@@ -66,21 +66,24 @@ def translation_scores(
     return score_texts(references, translations, list(MARKS), dict(encoder=encoder))
 
 # %% ../../nbs/6_showing/pages/04_back_translation_two.ipynb #b7b0101e
-def _draw_others(key): st.session_state[key] = secrets.randbelow(10**6)
+def _draw_others(seed_key): st.session_state.update({seed_key: secrets.randbelow(10**6), 'pair': None})
 
 def choose_draw(
-    key:str,       # Name of the number of sentences in the address
-    default:int,   # Sentences
-    most:int,      # Most sentences
-) -> tuple[int, int]: # Sentences and seed
+    key:str,             # Name of the number of sentences in the address
+    default:int,         # Sentences
+    most:int,            # Most sentences
+    seed_key:str='seed', # Name of the seed in the address
+    first:int|None=0,    # Seed at first; None: the first sentences, not a draw
+) -> tuple[int, int|None]: # Sentences and seed
     "How many sentences are drawn, and with which seed."
     in_address(key, default, number(key, 1, most))
-    in_address('seed', 0, number('seed', 0))
+    in_address(seed_key, first, number(seed_key, 0))
     left, middle, right = st.columns([1, 1, 1.2], vertical_alignment='bottom')
     n = left.number_input('Sentences', 1, most, key=key)
-    seed = middle.number_input('Seed', 0, key='seed', help='Of the draw; it is in the address')
-    right.button('Draw others', key='draw_others', icon=':material/casino:', on_click=_draw_others, args=('seed',))
-    return int(n), int(seed)
+    seed = middle.number_input('Seed', 0, value=None, key=seed_key, placeholder='the first ones',
+                               help='Of the draw; it is in the address')
+    right.button('Draw others', key='draw_others', icon=':material/casino:', on_click=_draw_others, args=(seed_key,))
+    return int(n), first if seed is None else int(seed)
 
 # %% ../../nbs/6_showing/pages/04_back_translation_two.ipynb #0d481698
 def of_same_bitext(

@@ -99,15 +99,11 @@ def _templates(name, stamp):
     with st.sidebar:
         choices = st.multiselect('Templates', options, key='templates', accept_new_options=True,
                                 help='The most frequent ones, or your own, such as S(ADVP NP VP .)')
-        return tuple(_valid(choices, _engine(name, stamp).labels.labels) or top[:3])
-
-def _valid(templates, labels):
-    "Templates without those that are none; the reason is shown."
-    results = []
-    for text in templates:
-        try: results.append(check_template(text, labels))
-        except ValueError as e: st.warning(escaped(str(e)))
-    return list(dict.fromkeys(results))
+        results = []
+        for text in choices:
+            try: results.append(check_template(text, _engine(name, stamp).labels.labels))
+            except ValueError as e: st.warning(escaped(str(e)))
+        return tuple(dict.fromkeys(results)) or tuple(top[:3])
 
 def _choices(names):
     "Model and way of decoding, from the sidebar."
@@ -128,12 +124,6 @@ def _choices(names):
 SCORER = 'paraphrase-scorer' # Encoder that compares a paraphrase with the sentence
 FOREIGN = 'This does not look like English ({}), which is all that the model reads; expect nonsense.'
 
-def _template_of(row):
-    "Template that a paraphrase was written for, and the one that it has, where the model takes templates."
-    if 'asked' not in row._fields: return ''
-    target, real = escaped(row.asked), escaped(row.found or 'no parse')
-    return f' · has {target}' if row.match else f' · asked for {target}, has {real}'
-
 def caption_of(
     row:Any,        # Row of the paraphrases
     value:float,    # Similarity of both sentences
@@ -142,7 +132,11 @@ def caption_of(
     "Scores of a paraphrase, and remarks."
     same = ' · the same sentence' if row.paraphrase == sentence else ''
     notes = f' · {row.flags}' if row.flags else ''
-    return f'score {row.score:.2f} · similarity {value:.2f}{same}{notes}{_template_of(row)}'
+    target = ''
+    if 'asked' in row._fields: # the model takes templates
+        real = '' if row.match else f', has {escaped(row.found or "no parse")}'
+        target = f" · {'has' if row.match else 'asked for'} {escaped(row.asked)}{real}"
+    return f'score {row.score:.2f} · similarity {value:.2f}{same}{notes}{target}'
 
 # %% ../../nbs/6_showing/pages/19_generate.ipynb #b61d023d
 def _attention(engine, sentence, paraphrase):

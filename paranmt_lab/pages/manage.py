@@ -8,12 +8,14 @@ __all__ = ['things', 'show_changes', 'show_restore']
 # %% ../../nbs/6_showing/pages/02_manage.ipynb #0583a71b
 import shlex
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from ..annotation.exports import backup_campaigns, restore_campaign
 from ..components.access import open_log
+from ..components.outcomes import report
 from ..components.parts import escaped, open_corpus, page_part
 from ..corpora.layout import list_corpora
 from ..ground.settings import Settings, settings
@@ -40,29 +42,14 @@ def _forget(key):
     if kind in ('corpus', 'run') and st.session_state.get(kind) == name: st.session_state[kind] = ''
     st.session_state['managed'] = None
 
-def _rename(key, new):
-    "Rename a thing, and report the result."
+def _change(key, change, words):
+    "Rename or remove a thing, and report the result; `words` say what became of it."
     kind, _, name = key.partition(':')
     try:
-        place = rename(settings(), kind, name, new.strip())
+        place = change(settings(), kind, name)
         _forget(key)
-        st.session_state['outcome_of_change'] = f'**{escaped(key)}** is now **{escaped(place.stem)}**.', ''
+        st.session_state['outcome_of_change'] = f'**{escaped(key)}** is {words(place)}.', ''
     except (OSError, ValueError) as e: st.session_state['outcome_of_change'] = '', str(e)
-
-def _remove(key, force):
-    "Remove a thing, and report the result."
-    kind, _, name = key.partition(':')
-    try:
-        remove(settings(), kind, name, force)
-        _forget(key)
-        st.session_state['outcome_of_change'] = f'**{escaped(key)}** is deleted.', ''
-    except (OSError, ValueError) as e: st.session_state['outcome_of_change'] = '', str(e)
-
-def _show_outcome():
-    "The report of the last change, once."
-    message, problem = st.session_state.pop('outcome_of_change', ('', ''))
-    if message: st.success(message, icon=':material/check:')
-    if problem: st.error(escaped(problem), icon=':material/block:')
 
 # %% ../../nbs/6_showing/pages/02_manage.ipynb #fb2eff9d
 def _rename_form(key, others):
@@ -70,7 +57,8 @@ def _rename_form(key, others):
     st.markdown('**Rename**')
     if others: return st.caption('It keeps its name: the things above name it as their input.')
     new = st.text_input('New name', key='new_name_of_thing')
-    st.button('Rename', icon=':material/edit:', disabled=not new.strip(), on_click=_rename, args=(key, new))
+    st.button('Rename', icon=':material/edit:', disabled=not new.strip(), on_click=_change,
+              args=(key, partial(rename, new=new.strip()), lambda place: f'now **{escaped(place.stem)}**'))
     st.code(shlex.join(['paranmt', 'workspace', 'rename', key, new.strip() or 'NAME']), language='bash',
             wrap_lines=True)
 
@@ -81,7 +69,8 @@ def _remove_form(key, others):
     text = st.text_input('Its name, to confirm', key='name_to_confirm', placeholder=name)
     force = bool(others) and st.checkbox('Remove it although things depend on it', key='force_removal')
     ready = text == name and (force or not others)
-    st.button('Delete for good', icon=':material/delete:', disabled=not ready, on_click=_remove, args=(key, force))
+    st.button('Delete for good', icon=':material/delete:', disabled=not ready, on_click=_change,
+              args=(key, partial(remove, force=force), lambda place: 'deleted'))
     st.code(shlex.join(['paranmt', 'workspace', 'remove', key, *['--force'] * force]), language='bash', wrap_lines=True)
 
 @page_part
@@ -90,7 +79,7 @@ def show_changes(
 ):
     "Rename or remove a thing."
     with st.expander('Rename or remove something', icon=':material/edit:', key='changes'):
-        _show_outcome()
+        report('outcome_of_change')
         key = st.selectbox('Thing', things(s), index=None, key='managed', placeholder='Choose one')
         if not key: return
         kind, _, name = key.partition(':')
@@ -126,9 +115,7 @@ def _campaigns(data):
 def show_restore() -> None:
     "Restore a campaign from a backup."
     with st.expander('Restore a campaign from a backup', icon=':material/settings_backup_restore:', key='restoring'):
-        message, problem = st.session_state.pop('outcome_of_restore', ('', ''))
-        if message: st.success(message, icon=':material/check:')
-        if problem: st.error(escaped(problem), icon=':material/block:')
+        report('outcome_of_restore')
         st.caption('A backup is a file that `paranmt annotate export all FILE.sqlite` wrote. The campaign gets its '
                    'pairs, answers, comments and decisions back, each with its time; reserved pairs are free again.')
         file = st.file_uploader('Backup', ['sqlite', 'db'], key='backup_file')

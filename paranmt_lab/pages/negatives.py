@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'NEGATIVE', 'NOTE', 'SPREAD', 'RANDOM', 'VIEWS', 'MOST', 'HOW', 'megabatch', 'sides_of', 'encoded',
-           'sizes_of', 'opinion_of', 'negatives_at', 'candidates_of', 'hardest_probes', 'recorded', 'suspects',
-           'with_spread', 'table_7', 'mined_as', 'page']
+           'sizes_of', 'opinion_of', 'negatives_at', 'candidates_of', 'hardest_probes', 'recorded', 'table_7',
+           'mined_as', 'page']
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #3b842e9a
 from collections.abc import Callable, Hashable, Sequence
@@ -204,25 +204,6 @@ def recorded(
     if missing := [c for c in NOTE if c not in notes]:
         raise ValueError(f'{path} is no record of negatives: it has no {", ".join(missing)}')
     return notes.assign(epoch=notes.epoch + (notes.epoch.min() == 0))
-
-# %% ../../nbs/6_showing/pages/13_negatives.ipynb #ac983208
-def suspects(
-    notes:pd.DataFrame, # Of `recorded`
-    m:int,              # Value of M
-    epoch:int,          # Epoch
-) -> pd.DataFrame:      # pair_id, side, gap, both cosines, sentence and negative; the smallest gap first
-    "Recorded probes by how far the partner is ahead of the negative."
-    rows = notes[(notes.megabatch == m) & (notes.epoch == epoch)]
-    rows = rows.assign(gap=rows.cosine_partner - rows.cosine_negative)
-    rows = rows.sort_values(['gap', 'pair_id', 'side'], ignore_index=True)
-    return rows[['pair_id', 'side', 'gap', 'cosine_partner', 'cosine_negative', 'sentence', 'negative']]
-
-# %% ../../nbs/6_showing/pages/13_negatives.ipynb #d7433fa6
-def with_spread(
-    rows:pd.DataFrame, # Of `recorded`
-) -> pd.DataFrame:     # Those of which it is known what they were drawn from
-    "Records that have a background."
-    return rows.dropna(subset=SPREAD) if set(SPREAD) <= set(rows) else rows[:0]
 
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #3edd7c8f
 @st.cache_resource(max_entries=4, ttl=3600, show_spinner='Finding the pairs of the run')
@@ -441,7 +422,9 @@ def _recorded_controls(run, notes):
     epochs = sorted(notes.epoch.unique().tolist(), reverse=True)
     m = int(choose('M', [str(x) for x in sizes], 'm', 'M', index=sizes.index(own) if own in sizes else len(sizes) - 1))
     epoch = int(choose('Epoch', [str(x) for x in epochs], 'epoch', 'epoch', help='The youngest first'))
-    order = suspects(notes, m, epoch)
+    order = notes[(notes.megabatch == m) & (notes.epoch == epoch)].eval('gap = cosine_partner - cosine_negative')
+    order = order.sort_values(['gap', 'pair_id', 'side'], ignore_index=True)
+    order = order[['pair_id', 'side', 'gap', 'cosine_partner', 'cosine_negative', 'sentence', 'negative']]
     names = [f'{r.pair_id}@{_sides(run)[r.side - 1]}' for r in order.itertuples()]
     words = lambda name: '{}, pair {}'.format(*name.split('@')[::-1])
     probe = choose('Recorded probe', names, 'recorded', 'recorded probe', format_func=words,
@@ -498,7 +481,8 @@ def _recorded_probe(s, run, notes, rows, m, epoch):
 # %% ../../nbs/6_showing/pages/13_negatives.ipynb #ca7e1420
 def _spread(rows, m, epoch, most=8):
     "Candidates of the probe's negatives."
-    spread, late = with_spread(rows), sorted(rows.epoch.unique())[-most:]
+    late = sorted(rows.epoch.unique())[-most:]
+    spread = rows.dropna(subset=SPREAD) if set(SPREAD) <= set(rows) else rows[:0] # an older run has none
     if not len(spread):
         return st.info('The candidates for these negatives are **not recorded** in this older run.',
                        icon=':material/inbox:')

@@ -118,16 +118,10 @@ def label_remarks(
     corpus:Corpus, # A corpus
 ) -> Callable[[int], list]: # Of a pair's id: [['People', 'strength 3, fluency 3']], or nothing
     "Labels that people gave to the pairs of a corpus."
-    log = open_log_if_there(s)
-    names = campaigns_of(log, corpus.name)
-    tables = [pair_labels(s.annotations, name) for name in names]
-    labels = {int(row.pair_id): _label(row) for table in tables for row in table.itertuples()}
+    tables = [pair_labels(s.annotations, name) for name in campaigns_of(open_log_if_there(s), corpus.name)]
+    words = lambda row: 'discarded' if row.discarded else f'strength {row.strength:g}, fluency {row.fluency:g}'
+    labels = {int(row.pair_id): words(row) for table in tables for row in table.itertuples()}
     return lambda pair: [['People', labels[pair]]] if pair in labels else []
-
-def _label(row):
-    "A label in words."
-    if row.discarded: return 'discarded'
-    return f'strength {row.strength:g}, fluency {row.fluency:g}'
 
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #de0c9403
 def _opened(key):
