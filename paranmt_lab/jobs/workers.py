@@ -116,12 +116,13 @@ def worker_pool(
 def locked(
     folder:Path,         # Folder that one process at a time may fill
     file:Path|None=None, # File to lock; None: `.lock` in that folder
+    waits:bool=False,    # Wait for another process, and do not refuse
 ) -> Iterator[None]:
-    "Hold a folder's lock, or refuse."
+    "Hold a folder's lock; refuse, or wait, while another process has it."
     file = Path(file or Path(folder) / '.lock')
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, 'a') as f:
-        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try: fcntl.flock(f, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:
             raise RuntimeError(f'another process is working in {folder}; wait for it, or stop it with Ctrl-C') from None
         yield

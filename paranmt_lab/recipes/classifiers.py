@@ -26,6 +26,7 @@ from ..ground.models import open_model
 from ..ground.settings import Settings
 from ..jobs.provenance import fingerprint
 from ..jobs.run import Run
+from ..jobs.workers import locked
 from .encoders import Recipe
 from .rows import as_measured, spanned
 from .sources import FEW_LISTS, GLOVE, classifier_config
@@ -50,7 +51,8 @@ def need_classifiers(
     for values in changes:
         config = classifier_config('any', corpus.name, **values)
         name = f'classifier-{fingerprint(flat(config))[:8]}'
-        runs.append(train_classifier(alter(config, name=name), s))
+        with locked(s.runs, s.runs / f'.{name}.recipe.lock', waits=True):  # another step may need the same one
+            runs.append(train_classifier(alter(config, name=name), s))
         if not runs[-1].finished: return None
     return runs
 
@@ -104,7 +106,7 @@ def tell_apart(
 ) -> list[dict]|None:      # Rows of `backtranslation.8`
     "Accuracy of classifiers on references and translations."
     if language and language not in list_selections(corpus):
-        select(corpus, Selection(language, where=f"source_lang = '{language}'"))
+        select(corpus, Selection(language, where=f"source_lang = '{language}'"), force=True)
     runs = tuned_classifiers(corpus, s, seeds, grid, selection=language, **values)
     return spanned([accuracy_rows(_predictions(run)) for run in runs]) if runs else None
 

@@ -12,6 +12,7 @@ from ..evaluation.simlex import ALL_PAIRS, SIMLEX
 from ..evaluation.tasks import evaluate
 from ..ground.models import open_model
 from ..ground.settings import Settings
+from ..jobs.workers import locked
 from ..lexicon.building import build_lexicon
 from ..lexicon.model import Lexicon, paraphrases
 from ..lexicon.shards import Conditions
@@ -27,7 +28,8 @@ def lexicon_of(
 ) -> Lexicon|None: # Its lexicon, of the same name among the models; None if the count was stopped
     "Count the pairs of words of a corpus, unless they are counted."
     score = PUBLIC_SCORE if PUBLIC_SCORE in corpus.measures() else SCORE
-    facts = build_lexicon(corpus, corpus.name, s, Conditions(score=score, least=1), show=False)
+    with locked(s.models, s.models / f'.{corpus.name}.recipe.lock', waits=True):  # two steps need the same lexicon
+        facts = build_lexicon(corpus, corpus.name, s, Conditions(score=score, least=1), show=False)
     return Lexicon(s.models / corpus.name) if facts else None
 
 # %% ../../nbs/5_learning/recipes/10_lexicons.ipynb #b3e65b64

@@ -113,6 +113,15 @@ def resumed(table, s):
     raise TimeoutError('workers outlive their parent')
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize('table', ['backtranslation.10', 'paranmt-arxiv.13'])
+def test_steps_that_share_a_model_wait_for_each_other(table, lab, tmp_path):
+    "Two processes need one classifier, or one lexicon: one makes it, and the other waits."
+    shutil.copytree(lab.workspace / 'corpora', tmp_path / 'corpora')
+    s = replace(lab, workspace=tmp_path, workers=2)
+    assert reproduce(table, 'smoke', s, show=False).attrs['finished']
+
+
 def test_killed_reproductions_resume(lab, tmp_path):
     s = replace(lab, workspace=tmp_path)
     for name in ('smoke', 'smoke-bitext'):
