@@ -190,12 +190,13 @@ def _lists(corpus, s):
     "Sentences of a corpus, and the list of the chosen one."
     in_address('words', '', plain)
     words = st.text_input('Words of the source or of the reference', key='words', placeholder='all sentences')
-    n, seed = choose_draw('many', 5, MOST, 'draw', None)
-    rows = _sentences(str(corpus.folder), corpus_state(corpus), words, MOST if seed is None else n, seed)
+    n, seed = choose_draw('many', 50, MOST, 'draw', None)
+    rows = _sentences(str(corpus.folder), corpus_state(corpus), words, n, seed)
     if not len(rows):
         return st.info('No sentence has these words.' if words else 'No pair has been written yet.',
                        icon=':material/search_off:')
-    count = f'The first {MOST} sentences' if seed is None and len(rows) == MOST else amount(len(rows), 'sentence')
+    count = amount(len(rows), 'sentence')
+    if seed is None and len(rows) == n: count = f'The first {count}'
     st.caption(count + (f', drawn with seed {seed}' if seed is not None else ''))
     ids = rows.pair_id.tolist()
     pair = in_address('pair', None, number('pair', 0))
