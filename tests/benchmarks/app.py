@@ -75,15 +75,7 @@ def make(corpus, rows):
 def questions(corpus, plain):
     "Name to a function of the number of the turn."
     from paranmt_lab.browsing.crossfilter import Crossfilter
-    from paranmt_lab.browsing.distributions import (
-        PairFilter,
-        axis_ends,
-        common_bins,
-        density,
-        group_spreads,
-        identical_pairs,
-        spread,
-    )
+    from paranmt_lab.browsing.distributions import PairFilter, axis_ends, common_bins, density, group_spreads, spread
     from paranmt_lab.selection import Range, range_table
     measures = corpus.measures()
     beside = [measure for measure in measures if measure != SCORE]
@@ -119,8 +111,6 @@ def questions(corpus, plain):
                                                                      bins(measures[i % len(measures)])),
         'a measure over another, with medians': lambda i: [spread(corpus, m, bins(SCORE)) for m in (SCORE, beside[
             i % len(beside)])],
-        'identical pairs': lambda i: identical_pairs(corpus),
-        'identical pairs of a range': lambda i: identical_pairs(corpus, some(i)),
         'three sliders moved': filters}
     texts = corpus.pairs_by_id([shard * 1_000_000_000 + 5 for shard in corpus.shard_numbers[-10:]],
                                ['translation']).translation.str.split()
