@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -101,15 +101,17 @@ class Campaign:
     gap: int = 20                            # Answers before an item is repeated
     gold: tuple[Gold, ...] = ()              # Items to learn on, rated by everybody first
     lease: float = 30.                       # Minutes that an item is kept for a person
-    guidelines: str = GUIDELINES             # For raters, as Markdown; this text becomes that of the scheme
+    guidelines: str = cast(str, None)        # For raters, as Markdown; None: those of the scheme
     scheme: str = choice(*SCHEMES)           # Scales and marks, as in this paper
 
     def __post_init__(self):
         _check(self)
-        if self.guidelines == GUIDELINES: object.__setattr__(self, 'guidelines', self.rules.guidelines)
+        if self.guidelines is None: object.__setattr__(self, 'guidelines', self.rules.guidelines)
 
     @property
-    def rules(self) -> Scheme: return SCHEMES[self.scheme]
+    def rules(self) -> Scheme:
+        "The scheme itself."
+        return SCHEMES[self.scheme]
 
 # %% ../../nbs/3_judging/annotation/02_campaigns.ipynb #620ebf7f
 def _problems(c):

@@ -226,8 +226,8 @@ def show_grades(
     for name, column in zip(OUTCOMES, columns): column.metric(name, f'{counts[name]:,}')
     columns[-1].metric('trash rate', with_interval(trash.value, trash.low, trash.high, '.1%'))
     show_table(figures[:-1], 'discard_types')
-    st.caption('A pair is kept if its two grades are equal or adjacent, and its score is their mean. The trash rate '
-               "is the share of the judged pairs that somebody discarded, with Wilson's interval.")
+    st.caption('A pair is kept if its two grades are equal or adjacent, and its score is their mean. Trash rate: '
+               'of the pairs with an answer, the share that at least one rater discarded (interval by Wilson).')
 
 def show_table3(
     subject:Subject, # Campaign, scale and moment
