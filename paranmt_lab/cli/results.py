@@ -111,6 +111,12 @@ def _show_figures(table, figures):
     for letter, text in setting_notes(figures).items(): show_note(f'{letter}: {text}.')
     if table in PAPER_SETTINGS: show_note(f'The paper: {PAPER_SETTINGS[table]}.')
 
+def _show_peers(table):
+    "Print the published encoders and shipped scorers that have figures of a table."
+    from paranmt_lab.evaluation.standings import peer_table
+    peers = peer_table(table)
+    if len(peers): show_table(peers, 'The same figures of published encoders and of the shipped scorers')
+
 def table_(
     table:str='', # Key of a table, such as backtranslation.9
     *,
@@ -129,6 +135,7 @@ def table_(
         show_note(f"{output} has {amount(len(figures), 'figure')} of {table}.")
     elif form == 'text':
         _show_figures(table, figures)
+        _show_peers(table)
         for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
     else: typer.echo(formatted_table(figures, form), nl=False)
 
