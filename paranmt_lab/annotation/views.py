@@ -15,7 +15,7 @@ from datetime import datetime
 import pandas as pd
 
 from .campaigns import SCALES, campaign_in
-from .queue import EXPIRED_ITEMS, GOLD_ITEMS, ORDINARY_ITEMS, REPEATED_ITEMS
+from .queue import EXPIRED_ITEMS, GOLD_ITEMS, ORDINARY_ITEMS, REPEATED_ITEMS, state_in
 from .replay import states_at
 from .store import EventLog, frame_of, moment, run
 from .turn import known_as, rater_of
@@ -25,7 +25,7 @@ from .turn import known_as, rater_of
 class Progress:
     "How far a campaign is, for one person or for all."
     done: int              # Answers: ratings and discarded pairs
-    left: int              # Answers that can still be given
+    left: int              # Answers that can still be given; none once the campaign is closed
     out: int               # Items on lease just now
     pace: float|None       # Seconds an answer, median of the last hundred; None where there is no answer
     time_left: float|None  # Seconds for what is left, at this pace; for all: of one person's time
@@ -54,6 +54,7 @@ def progress(
         ask = lambda sql: run(db, sql, c=campaign, a=who)
         pace = _pace(ask(_OWN_PAYLOADS if annotator else _ALL_PAYLOADS).scalars())
         count, left, out = _personal(ask) if annotator else _general(ask, plan)
+        if state_in(db, campaign).state == 'closed': left = 0
     return Progress(count, left, out, pace, None if pace is None else pace * left)
 
 # %% ../../nbs/3_judging/annotation/07_views.ipynb #ef57e528

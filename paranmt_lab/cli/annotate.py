@@ -245,6 +245,8 @@ def _columns(options):
     return columns or None
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #4ea951b8
+_FROM_FILE = 'Its ratings were imported.'
+
 def import_(
     # .csv, .tsv, .jsonl, .parquet, .json or folder of Label Studio or Argilla, folder of ParaBank's evaluation, backup
     file:Path,
@@ -266,10 +268,13 @@ def import_(
     plan = Campaign(name, corpus, overlap=1, guidelines=text, scheme=scheme)
     is_parabank = (file / 'candidates.tsv').exists()
     rows = read_parabank(file) if is_parabank else read_answers(file, columns, plan.rules.labels)
-    plan = import_answers(_log(), plan, rows)
+    log = _log()
+    plan = import_answers(log, plan, rows)
+    set_state(log, name, 'closed', message=_FROM_FILE)
     items = rows['item'].nunique() or len(rows.drop_duplicates(['reference', 'translation']))
     table = dict(answers=len(rows), people=rows.annotator.nunique(), items=items, raters=plan.overlap)
     show_table(pd.DataFrame([table]), f'Campaign {name}')
+    show_note(f'It is closed: its answers came with the file. `paranmt annotate status {name} open` asks for more.')
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #2a9d6591
 def _ask(scale, labels):
