@@ -23,8 +23,9 @@ for name in ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'RAYON_NUM_THREADS'): os.envi
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import minimize
 
-from paranmt_lab.calibration.fits import Choice, fit_average, fit_logistic
+from paranmt_lab.calibration.fits import Additive, Choice, Curve, fit_average, fit_logistic
 from paranmt_lab.calibration.fitting import calibrate_corpus, usable_measures
 from paranmt_lab.calibration.model import save_calibration
 from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read_ratings, with_measures
@@ -119,12 +120,39 @@ def marked(rows, least):
 def logistic(values, labels, *_): return fit_logistic(values, labels, Choice())
 
 
-def of_others(sources, name, columns):
-    "Curves of a logistic fit to the same number of pairs of every other source."
+def of_others(sources, name, columns, fit=logistic):
+    "Curves of a fit to the same number of pairs of every other source."
     parts = [rows.sample(EACH, replace=len(rows) < EACH, random_state=0) for other, rows in sources.items()
              if other != name and rows.strong.notna().all()]
     both = pd.concat(parts)
-    return logistic(both[columns].astype(float), both.strong.to_numpy())
+    return fit(both[columns].astype(float), both.strong.to_numpy())
+
+
+def monotone(values, labels):
+    "Straight lines that rise where the measure alone goes up with strength, and fall where it goes down; or are flat."
+    spread = values.std().clip(lower=1e-9)
+    unit = ((values - values.mean()) / spread).to_numpy()
+    signs = np.where(unit.T @ (labels - labels.mean()) < 0, -1., 1.)
+    ends, penalty = 2 * labels - 1, 1 / Choice().C
+
+    def loss(parameters):
+        weights, base = parameters[:-1], parameters[-1]
+        margins = ends * (unit @ (signs * weights) + base)
+        pull = -ends / (1 + np.exp(margins))
+        return np.logaddexp(0, -margins).sum() + penalty * weights @ weights / 2, \
+            np.r_[signs * (unit.T @ pull) + penalty * weights, pull.sum()]
+
+    bounds = [(0, None)] * len(signs) + [(None, None)]
+    found = minimize(loss, np.zeros(len(signs) + 1), jac=True, method='L-BFGS-B', bounds=bounds).x
+    slopes = dict(zip(values, signs * found[:-1] / spread))
+    return Additive({name: Curve((low, high), (slopes[name] * low, slopes[name] * high))
+                     for name in values if (low := values[name].min()) < (high := values[name].max())})
+
+
+def by_domain(rows, columns):
+    "Rows whose measures have mean 0 and standard deviation 1 in their own source, which needs no ratings."
+    values = rows[columns].astype(float)
+    return rows.assign(**(values - values.mean()) / values.std().clip(lower=1e-9))
 
 
 def fitted_to_parabank(sources, name, columns, fit):
@@ -145,6 +173,12 @@ def systems(sources, name, columns):
     scores['all measures, ParaBank'] = fitted_to_parabank(sources, name, own, logistic)
     scores['all measures, other sources'] = of_others(sources, name, own).sum_of(rows[own].astype(float))
     scores['three measures, other sources'] = of_others(sources, name, list(STRONG)).sum_of(rows[list(STRONG)])
+    scores['all measures, other sources, monotone'] = of_others(sources, name, own, monotone).sum_of(rows[own])
+    alike = {source: by_domain(frame, own) for source, frame in sources.items()}
+    scores['average, by domain'] = fitted_to_parabank(alike, name, list(STRONG), average)
+    scores['all measures, other sources, by domain'] = of_others(alike, name, own).sum_of(alike[name][own])
+    scores['three measures, other sources, by domain'] = of_others(alike, name, list(STRONG)).sum_of(
+        alike[name][list(STRONG)])
     if MADE_BY_PEER in columns:
         scores[f'average, {PEER}'] = fitted_to_parabank(sources, name, [MADE_BY_PEER, *STRONG[1:]], average)
     return scores
@@ -162,6 +196,30 @@ def compared(scores, grades, strong, groups, against, times=RESAMPLES):
         for name, x in signed.items():
             yield dict(system=name, metric=metric, **interval(x), **n)
             if name != against: yield dict(system=name, metric=f'{metric} minus', **interval(signed[against] - x), **n)
+
+
+def at_equal_meaning(overlap, meaning, grades, groups, bins=50, times=RESAMPLES):
+    "Of two pairs of nearly the same paraphrase score, how often people prefer the one with more overlap; resamples."
+    weights = resampled(groups, times)
+    part = pd.qcut(pd.Series(meaning).rank(method='first'), bins, labels=False).to_numpy()
+    right, total = np.zeros(len(weights)), np.zeros(len(weights))
+    for rows in (np.flatnonzero(part == k) for k in range(bins)):
+        better = (grades[rows][:, None] > grades[rows]).astype(float)
+        agrees = (1 + np.sign(overlap[rows][:, None] - overlap[rows])) / 2 * better
+        own = weights[:, rows]
+        right += ((own @ agrees) * own).sum(1)
+        total += ((own @ better) * own).sum(1)
+    return right / total
+
+
+def overlaps(sources):
+    "Whether more overlap raises or lowers people's marks at equal meaning, on every source that people rated."
+    for name, rows in sources.items():
+        meaning = MADE_BY_PEER if MADE_BY_PEER in rows else STRONG[0]
+        if rows.strong.isna().any(): continue
+        for measure in ('unigram_overlap', 'trigram_overlap'):
+            found = at_equal_meaning(*(rows[c].to_numpy(float) for c in (measure, meaning, 'grade')), rows.group)
+            yield dict(source=name, system=measure, meaning=meaning, n=len(rows), **interval(found))
 
 
 def compare(s):
@@ -184,7 +242,10 @@ def compare(s):
     fluent['all measures'] = out_of_fold(home[common].astype(float), labels, groups, logistic)
     fluency = pd.DataFrame(compared(fluent, home.fluency.to_numpy(), labels, groups, FLUENT[0]))
     print(fluency.round(4).to_string(index=False), flush=True)
-    keep('sources', PATH, measures=common, tests=list(TESTS), least={name: b for name, (_, b) in SOURCES.items()},
+    monotonic = pd.DataFrame(overlaps(sources))
+    print(monotonic.round(4).to_string(index=False), flush=True)
+    keep('sources', PATH, overlaps=monotonic.round(5).to_dict('records'), measures=common,
+         tests=list(TESTS), least={name: b for name, (_, b) in SOURCES.items()},
          rows=pd.concat(tables).round(5).to_dict('records'), fluency=fluency.round(5).to_dict('records'))
 
 
