@@ -402,8 +402,7 @@ GROUPS = {  # name to runs: label and fields; three seeds each
                'from random vectors, cosines of its start, more domains': RANDOM},
     'domains': {'cosines, more domains': LESSON | dict(corpus=DOMAINS)},
     'every pair': {'margin 0.4, every pair at hand': EVERY,
-                   'cosines of paraphrase-scorer-2, every pair at hand': EVERY | ITSELF | dict(margin=0.),
-                   'margin 0.4 and cosines of paraphrase-scorer-2, every pair at hand': EVERY | ITSELF},
+                   'cosines of paraphrase-scorer-2, every pair at hand': EVERY | ITSELF | dict(margin=0.)},
     'wider': {"60,000 words, mean of both teachers' cosines": LESSON | dict(start=WIDER, teacher=f'both:{CORPUS}')},
     'small': {f'WORD, weight {weight:g}, scale {scale:g}': WORD | weighed(weight, scale)
               for weight, scale in ((0, 1), (1, 1), (5, 1), (1, 0))},
