@@ -5,6 +5,8 @@
         # was fitted to other ratings; the held-out sets of STS, too
     python nbs/papers/calibration.py larger [keep]
         # all-mpnet beside all-MiniLM, on half of the references of each source; half an hour of a core
+    python nbs/papers/calibration.py references [keep]
+        # P(R) by a classifier of the references and translations of WMT; five minutes of a core
     python nbs/papers/calibration.py ship [keep]
         # data/models/people: the plain average of measures of the shipped scorer, on ParaBank's ratings
     python nbs/papers/calibration.py ship sources keep
@@ -30,12 +32,14 @@ from paranmt_lab.calibration.fitting import calibrate_corpus, usable_measures
 from paranmt_lab.calibration.model import save_calibration
 from paranmt_lab.calibration.ratings import THIRDS, Scales, labelled_pairs, read_ratings, with_measures
 from paranmt_lab.calibration.validation import RESAMPLES, aucs, interval, out_of_fold, resampled, within_references
+from paranmt_lab.classifier.training import accuracies, ship_classifier, train_classifier
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.encoders.sentence_encoder import ByCosine
 from paranmt_lab.evaluation.graded import read_graded
 from paranmt_lab.filters.scoring import score, score_texts
 from paranmt_lab.ground.models import identity_of, open_model
 from paranmt_lab.ground.settings import atomic, settings
+from paranmt_lab.recipes.sources import classifier_config, need_corpus
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / 'tests/benchmarks'))
 from kept import ROOT, keep
@@ -308,6 +312,30 @@ def larger(s):
          rows=pd.concat(figures).round(5).to_dict('records'), gains=pd.concat(gains).round(5).to_dict('records'))
 
 
+def references(s):
+    "P(R) by a classifier of WMT's references and translations: alone, and as a fourth measure of the average."
+    corpus = need_corpus('wmt-in-order', s)
+    run = train_classifier(classifier_config('references', corpus.name, vectors=''), s)
+    judge = dict(classifier=open_model(f'classifier:{ship_classifier(run, s.models / run.name)}', s))
+    columns, sources, tables = [*STRONG, 'P(R)'], {}, []
+    average = lambda values, labels, *_: fit_average(values, labels)
+    for name, (make, least) in (SOURCES | TESTS).items():
+        rows, _ = rated(name, make, least, s)
+        found = score_texts(rows.reference.tolist(), rows.translation.tolist(), ['reference_probability'], judge)
+        rows = sources[name] = rows.assign(**{'P(R)': found.reference_probability})
+        scores = {'P(R)': rows['P(R)'], 'average': fitted_to_parabank(sources, name, list(STRONG), average),
+                  'average with P(R)': fitted_to_parabank(sources, name, columns, average)}
+        truth = rows.grade.to_numpy(), rows.strong.to_numpy(), rows.group.to_numpy()
+        tables.append(pd.DataFrame(compared(scores, *truth, 'average')).assign(source=name, target='strength'))
+    home = sources['ParaBank']
+    truth = home.fluency.to_numpy(), home.fluent.to_numpy(), home.group.to_numpy()
+    fluency = pd.DataFrame(compared({'P(R)': home['P(R)']}, *truth, 'P(R)'))
+    table = pd.concat([*tables, fluency.assign(source='ParaBank', target='fluency')])
+    print(table.round(4).to_string(index=False), flush=True)
+    keep('references', PATH, accuracy=accuracies(pd.read_parquet(run.folder / 'test.parquet')),
+         lists=run.finished['lists'], rows=table.round(5).to_dict('records'))
+
+
 def ship(s):
     "The calibration of the repository: an average for strength and a measure for fluency, on ParaBank's ratings."
     rated('ParaBank', *SOURCES['ParaBank'], s)
@@ -328,12 +356,13 @@ def ship(s):
 
 def main(words):
     todo = [w for w in words if w != 'keep']
-    if not todo or set(todo) - {'sources', 'larger', 'ship'}: sys.exit(__doc__)
+    if not todo or set(todo) - {'sources', 'larger', 'references', 'ship'}: sys.exit(__doc__)
     s = settings()
     if not (s.resources / 'human/parabank_eval').is_dir(): sys.exit('ratings: not available: no human/parabank_eval')
     if 'ship' in todo: ship(s)
     if 'sources' in todo: compare(s)
     if 'larger' in todo: larger(s)
+    if 'references' in todo: references(s)
 
 
 if __name__ == '__main__': main(sys.argv[1:])
