@@ -2049,6 +2049,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'paranmt_lab/cli/results.py'),
                                          'paranmt_lab.cli.results._list_tables': ( '7_command/cli/results.html#_list_tables',
                                                                                    'paranmt_lab/cli/results.py'),
+                                         'paranmt_lab.cli.results._own_key': ( '7_command/cli/results.html#_own_key',
+                                                                               'paranmt_lab/cli/results.py'),
                                          'paranmt_lab.cli.results._show_clean': ( '7_command/cli/results.html#_show_clean',
                                                                                   'paranmt_lab/cli/results.py'),
                                          'paranmt_lab.cli.results._show_figures': ( '7_command/cli/results.html#_show_figures',

@@ -104,6 +104,13 @@ def _list_tables():
     show_table(part_list().drop(columns=['both', 'n', 'command']), 'Tables of the papers: figures of ours and theirs')
 
 # %% ../../nbs/7_command/cli/12_results.ipynb #044425f0
+def _own_key(table):
+    "The key with the figures of a table; a table of sentences is refused, with what shows ours."
+    from paranmt_lab.recipes.parts import TEXTS, VERSIONS
+    key = VERSIONS.get(table, table)
+    if key in TEXTS: raise ValueError('{} has {} and no figures; ours: {}'.format(table, *TEXTS[key]))
+    return key
+
 def _show_figures(table, figures):
     "Print a table with the notes on its settings."
     from paranmt_lab.evaluation.tables import PAPER_SETTINGS, readable_table, setting_notes
@@ -129,14 +136,16 @@ def table_(
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
     if not table: return _list_tables()
-    figures = joined_table(table)
+    key = _own_key(table)
+    figures = joined_table(key)
     if output:
         with atomic(output) as part: part.write_text(formatted_table(figures, form), encoding='utf-8')
         show_note(f"{output} has {amount(len(figures), 'figure')} of {table}.")
     elif form == 'text':
-        _show_figures(table, figures)
-        _show_peers(table)
-        for reason in absent_reasons(table): show_note(f'Not available: {reason}.')
+        if key != table: show_note(f'{table} is the same table as {key}.')
+        _show_figures(key, figures)
+        _show_peers(key)
+        for reason in absent_reasons(key): show_note(f'Not available: {reason}.')
     else: typer.echo(formatted_table(figures, form), nl=False)
 
 # %% ../../nbs/7_command/cli/12_results.ipynb #7e1bd2e0
@@ -151,6 +160,7 @@ def reproduce_(
     "If it is killed or stopped, the same command resumes it. Corpora are made from files below the resources."
     from paranmt_lab.recipes.reproduce import plan, recipe_of, reproduce
     s = settings()
+    table = _own_key(table)
     if dry_run: return _show_plan(plan(table, scale, s), f'{table} at scale {scale}', s)
     if note := recipe_of(table, scale).reduced: show_note(f'Against the paper: {note}.')
     figures = reproduce(table, scale, s, cluster, output)
