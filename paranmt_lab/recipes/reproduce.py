@@ -49,6 +49,7 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'opusparcus.2': Imported('recipes.detection.segmentation'),
     'opusparcus.3': Imported('recipes.detection.noise'),
     'opusparcus.4': Imported('recipes.detection.neighbours'),
+    'opusparcus.5': Imported('recipes.detection.neighbours_in_german'),
     'opusparcus.7': Imported('recipes.detection.transfer'),
     'paranmt.1': Imported('recipes.statistics.sources'),
     'paranmt.3': Imported('recipes.statistics.score_ranges'),
