@@ -52,7 +52,7 @@ from paranmt_lab.ground.models import KINDS, Kind, identity_of, open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import fingerprint
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.recipes.sources import GLOVE, PARAPHRASES, paraphrases_of
+from paranmt_lab.recipes.sources import GLOVE, PARAPHRASES, need_corpus, paraphrases_of
 from paranmt_lab.tokens.subwords import Subwords, learn_pieces
 from paranmt_lab.tokens.text import Vocabulary, char_ngrams, pack, read_vectors, tokenize
 from paranmt_lab.training.beginning import EncodingJob
@@ -401,8 +401,8 @@ GROUPS = {  # name to runs: label and fields; three seeds each
     'itself': {'cosines of paraphrase-scorer-2, more domains': LESSON | ITSELF | dict(corpus=DOMAINS),
                'from random vectors, cosines of its start, more domains': RANDOM},
     'domains': {'cosines, more domains': LESSON | dict(corpus=DOMAINS)},
-    'every pair': {'margin 0.4, every pair at hand': EVERY,
-                   'cosines of paraphrase-scorer-2, every pair at hand': EVERY | ITSELF | dict(margin=0.)},
+    'every pair': {'margin 0.4, every pair': EVERY,
+                   'cosines of paraphrase-scorer-2, every pair': EVERY | ITSELF | dict(margin=0.)},
     'wider': {"60,000 words, mean of both teachers' cosines": LESSON | dict(start=WIDER, teacher=f'both:{CORPUS}')},
     'small': {f'WORD, weight {weight:g}, scale {scale:g}': WORD | weighed(weight, scale)
               for weight, scale in ((0, 1), (1, 1), (5, 1), (1, 0))},
@@ -445,6 +445,7 @@ def follow(groups, s):
     "Train the runs that are not in teacher.json, and measure them."
     unknown = set(groups) - set(GROUPS)
     if unknown: sys.exit(f"no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    if 'every pair' in (groups or GROUPS): need_corpus(EVERY['corpus'], s)
     sets = data_sets(s)
     development_alone = [found for found in sets if found[0] in ('STS17', 'STS-B')]
     sentences = [text for task, _, found in sets if task == 'STS17' for text in found.sentence1]
