@@ -149,7 +149,12 @@ def _welcome(log, names):
     "A first visit: the card to practise on, and an example of each mark."
     plan = read_campaign(log, choose('Campaign', names, 'campaign', 'campaign')) if names else Campaign('practice')
     _remember_list()
-    place, pairs = f' Campaign **{escaped(plan.name)}** waits for you.' * bool(names), amount(len(PRACTICE), 'pair')
+    place = ''
+    if names:
+        state = campaign_state(log, plan.name)
+        news = 'waits for you' if state.is_open else f'is {state.state}'
+        place = f' Campaign **{escaped(plan.name)}** {news}.'
+    pairs = amount(len(PRACTICE), 'pair')
     st.markdown(f'Practise on {pairs} first, if you like: this needs no name and stores nothing.{place}')
     left, right = st.columns([5, 3], gap='medium')
     with left: _practise(log)

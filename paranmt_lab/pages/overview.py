@@ -388,7 +388,7 @@ def cards(
     pairs = amount(int(table.get('pairs', pd.Series(dtype=float)).sum()), 'pair')
     measures = int(table.get('measures', pd.Series(dtype=float)).sum())
     n_results, n_lexicons = len(names('results')), len(names('lexicon'))
-    n_trained = sum(thing.kind == 'run' and thing.state != 'evaluated' for thing in graph.things.values())
+    n_trained = sum(thing.kind == 'run' and thing.state not in ('', 'evaluated') for thing in graph.things.values())
     about_pairs = (f"{pairs} in {amount(len(table), 'corpus', 'corpora')}, with {_count(measures, 'measure')} and "
                    f"{_count(len(names('selection')), 'selection')}.")
     results = ('See the results', 'results') if n_results else ('Follow the training', 'training')

@@ -25,7 +25,7 @@ class Thing(NamedTuple):
     kind: str    # corpus, engine, measures, selection, run, results, lexicon or campaign
     name: str    # Name for people
     facts: str   # A few words
-    state: str = '' # Status of a run
+    state: str = '' # Status of an encoder's run; empty for a run of another model, which is not evaluated
 
 class Lineage(NamedTuple):
     "Things, and which is made of which."
@@ -87,7 +87,8 @@ def _of_run(run) -> Iterator[tuple[Thing, list[str]]]:
     inputs += [f'run:{name}' for name in models_of(run) if name != run.name]
     model = run.config.get('model') or run.config.get('kind', '')
     facts = run.status if run.status == 'evaluated' else f'{model} {run.status}'.strip()
-    yield _thing('run', run.name, facts, state=run.status), inputs
+    is_encoder = 'megabatch' in run.config or run.status == 'evaluated'  # other models have no mega-batches
+    yield _thing('run', run.name, facts, state=run.status if is_encoder else ''), inputs
     if (run.folder / 'results.parquet').exists():
         yield _thing('results', f'of {run.name}', '', run.name), [f'run:{run.name}']
 
