@@ -7567,6 +7567,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'paranmt_lab/recipes/rows.py'),
                                           'paranmt_lab.recipes.rows._mean_over': ( '5_learning/recipes/rows.html#_mean_over',
                                                                                    'paranmt_lab/recipes/rows.py'),
+                                          'paranmt_lab.recipes.rows._one_or_each': ( '5_learning/recipes/rows.html#_one_or_each',
+                                                                                     'paranmt_lab/recipes/rows.py'),
                                           'paranmt_lab.recipes.rows.as_measured': ( '5_learning/recipes/rows.html#as_measured',
                                                                                     'paranmt_lab/recipes/rows.py'),
                                           'paranmt_lab.recipes.rows.by_year': ( '5_learning/recipes/rows.html#by_year',

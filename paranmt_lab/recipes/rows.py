@@ -124,6 +124,11 @@ def _by_set(result):
     return {key: np.mean(values) for key, values in sets.items()}
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #60d5690d
+def _one_or_each(settings):
+    "The setting of several systems, or that of each where they differ."
+    if len(set(settings.values())) == 1: return next(iter(settings.values()))
+    return '; '.join(f'{system}: {setting}' for system, setting in settings.items())
+
 def mean_differences(
     every:list[Measured], # Trials of different models
 ) -> list[dict]:          # A row for each two models
@@ -133,11 +138,12 @@ def mean_differences(
         figures = _by_set(first), _by_set(second)
         both = [abs(figures[0][key] - figures[1][key]) for key in figures[0] if key in figures[1]]
         seeds = sorted({*first.outcomes, *second.outcomes})
+        settings = {of.trial.cell['system']: of.trial.setting(of.outcomes.values()) for of in (first, second)}
         rows.append(dict(task='STS12-16', dataset=f'mean of {len(both)} sets', counterpart='mean of 25 sets',
                          metric='pearson, absolute difference',
                          value=np.mean(both) if both else np.nan, protocol='mean over data sets',
                          system=f"{first.trial.cell['system']} / {second.trial.cell['system']}",
-                         seeds=', '.join(map(str, seeds)), config=first.trial.setting(first.outcomes.values())))
+                         seeds=', '.join(map(str, seeds)), config=_one_or_each(settings)))
     return rows
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #e623ec97
