@@ -124,6 +124,9 @@ def marked(rows, least):
 def logistic(values, labels, *_): return fit_logistic(values, labels, Choice())
 
 
+def straight(values, labels): return fit_logistic(values, labels, Choice(bends=0))
+
+
 def of_others(sources, name, columns, fit=logistic):
     "Curves of a fit to the same number of pairs of every other source."
     parts = [rows.sample(EACH, replace=len(rows) < EACH, random_state=0) for other, rows in sources.items()
@@ -133,7 +136,7 @@ def of_others(sources, name, columns, fit=logistic):
 
 
 def monotone(values, labels):
-    "Straight lines that rise where the measure alone goes up with strength, and fall where it goes down; or are flat."
+    "As `straight`, but no line falls where its measure alone goes up with strength, or rises where it goes down."
     spread = values.std().clip(lower=1e-9)
     unit = ((values - values.mean()) / spread).to_numpy()
     signs = np.where(unit.T @ (labels - labels.mean()) < 0, -1., 1.)
@@ -177,6 +180,7 @@ def systems(sources, name, columns):
     scores['all measures, ParaBank'] = fitted_to_parabank(sources, name, own, logistic)
     scores['all measures, other sources'] = of_others(sources, name, own).sum_of(rows[own].astype(float))
     scores['three measures, other sources'] = of_others(sources, name, list(STRONG)).sum_of(rows[list(STRONG)])
+    scores['all measures, other sources, straight'] = of_others(sources, name, own, straight).sum_of(rows[own])
     scores['all measures, other sources, monotone'] = of_others(sources, name, own, monotone).sum_of(rows[own])
     alike = {source: by_domain(frame, own) for source, frame in sources.items()}
     scores['average, by domain'] = fitted_to_parabank(alike, name, list(STRONG), average)
