@@ -6037,6 +6037,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'paranmt_lab.jobs.run.Run.alone': ('0_ground/jobs/run.html#run.alone', 'paranmt_lab/jobs/run.py'),
                                       'paranmt_lab.jobs.run.Run.create': ('0_ground/jobs/run.html#run.create', 'paranmt_lab/jobs/run.py'),
                                       'paranmt_lab.jobs.run.Run.open': ('0_ground/jobs/run.html#run.open', 'paranmt_lab/jobs/run.py'),
+                                      'paranmt_lab.jobs.run.Run.trains_encoder': ( '0_ground/jobs/run.html#run.trains_encoder',
+                                                                                   'paranmt_lab/jobs/run.py'),
                                       'paranmt_lab.jobs.run.RunFolder': ('0_ground/jobs/run.html#runfolder', 'paranmt_lab/jobs/run.py'),
                                       'paranmt_lab.jobs.run.RunFolder.__init__': ( '0_ground/jobs/run.html#runfolder.__init__',
                                                                                    'paranmt_lab/jobs/run.py'),

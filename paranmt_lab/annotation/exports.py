@@ -462,7 +462,7 @@ def import_answers(
     frame:pd.DataFrame,  # Of `read_answers`, `read_parabank` or like them
     who:str='workbench', # Who imports
 ) -> Campaign:           # As it was made
-    "Import answers as a campaign of their own, all or none."
+    "Import answers as a closed campaign of their own, all or none."
     items, frame = _items(frame.assign(annotator=_one_spelling(frame.annotator)))
     counts = frame[frame.state.isin(JUDGEMENTS) & frame.gold.isna()].groupby('item').size()
     c = replace(c, overlap=max(c.overlap, int(counts.max()) if len(counts) else 1))
@@ -472,6 +472,7 @@ def import_answers(
         insert_campaign(db, now, c, rows, _strata(items), who)
         add_answers(db, frame, c.name, stamp(now))
         rebuild_in(db, c)
+        insert_state(db, log.now(db), c.name, 'closed', who, 'Its ratings were imported.')
     return c
 
 # %% ../../nbs/3_judging/annotation/09_exports.ipynb #8bea4d87

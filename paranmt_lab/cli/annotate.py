@@ -245,8 +245,6 @@ def _columns(options):
     return columns or None
 
 # %% ../../nbs/7_command/cli/07_annotate.ipynb #4ea951b8
-_FROM_FILE = 'Its ratings were imported.'
-
 def import_(
     # .csv, .tsv, .jsonl, .parquet, .json or folder of Label Studio or Argilla, folder of ParaBank's evaluation, backup
     file:Path,
@@ -268,9 +266,7 @@ def import_(
     plan = Campaign(name, corpus, overlap=1, guidelines=text, scheme=scheme)
     is_parabank = (file / 'candidates.tsv').exists()
     rows = read_parabank(file) if is_parabank else read_answers(file, columns, plan.rules.labels)
-    log = _log()
-    plan = import_answers(log, plan, rows)
-    set_state(log, name, 'closed', message=_FROM_FILE)
+    plan = import_answers(_log(), plan, rows)
     items = rows['item'].nunique() or len(rows.drop_duplicates(['reference', 'translation']))
     table = dict(answers=len(rows), people=rows.annotator.nunique(), items=items, raters=plan.overlap)
     show_table(pd.DataFrame([table]), f'Campaign {name}')

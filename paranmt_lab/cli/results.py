@@ -130,7 +130,8 @@ def table_(
     format:str='', # text, markdown, latex or csv; default: by the file's extension, else text
     output:Path=None, # File to write; an existing file is replaced
 ):
-    "Each figure as ours, the paper's, and the difference. Without a key the command lists the tables."
+    """Each figure as ours, the paper's, and the difference; on the screen also those of published encoders. Without a
+    key the command lists the tables."""
     from paranmt_lab.evaluation.tables import FORMATS, absent_reasons, formatted_table, joined_table
     form = format or _ENDINGS.get(output.suffix if output else '', 'text')
     if form not in FORMATS:

@@ -155,10 +155,12 @@ def peer_table(
     if not len(rows): return pd.DataFrame(columns=['system', 'setting'])
     order = rows.column.unique()
     text = [f'{r.value:.1f} [{r.low:.1f}, {r.high:.1f}]' for r in rows.itertuples()]
-    figures = rows.assign(text=text).pivot(index='row', columns='column', values='text')[order]
-    best = rows[rows.column == order[0]].sort_values('value', ascending=False).row
+    values, texts = (rows.assign(text=text).pivot(index='row', columns='column', values=name)[order]
+                     for name in ('value', 'text'))
+    best = values[order[0]].sort_values(ascending=False).index
     about = rows.drop_duplicates('row').set_index('row').setting
-    return figures.assign(setting=about).loc[best].rename_axis('system').reset_index()
+    table = texts.fillna('not available').assign(setting=about)
+    return table.loc[best].rename_axis('system').reset_index()
 
 # %% ../../nbs/4_measuring/evaluation/18_standings.ipynb #b3927413
 GAPS = 'difference', 'difference low', 'difference high'

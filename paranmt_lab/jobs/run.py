@@ -230,6 +230,11 @@ class Run(Metrics, Checkpoints, Facts, Notes):
 
     def __repr__(self): return f'Run({self.name}, {fingerprint(self.config)})'
 
+    @property
+    def trains_encoder(self) -> bool: # False for a classifier, a generator or a translation model
+        "Whether it trains a sentence encoder: no other config has mega-batches."
+        return 'megabatch' in self.config
+
     @classmethod
     def open(cls,
         root:Path, # Folder of all runs

@@ -53,7 +53,8 @@ def progress_line(
     "How far a campaign is, in a line, and whether it is paused or closed."
     now = progress(log, campaign)
     total = now.done + now.left
-    parts = [f"{now.done:,} of {amount(total, 'answer')}", f'{now.out:,} with raters']
+    part = f'{now.done:,} of ' if now.left else ''
+    parts = [f"{part}{amount(total, 'answer')}", f'{now.out:,} with raters']
     if now.pace: parts.append(f'{now.pace:.1f} s an answer')
     if now.left and now.time_left: parts.append(f"{duration(now.time_left)} of one person's time left")
     state = campaign_state(log, campaign)

@@ -535,7 +535,7 @@ def page():
     header('Mega-batch negatives',
            'Shows the wrong sentences that training pushes away, the ones most likely to be paraphrases first.',
            HOW)
-    runs = [run for run in list_runs(s.runs) if 'megabatch' in run.config]
+    runs = [run for run in list_runs(s.runs) if run.trains_encoder]
     runs = sorted(runs, key=lambda run: ((run.folder / 'encoder').is_dir(), run.created), reverse=True)
     names = [run.name for run in runs] # the youngest encoder first
     none = 'No encoder has been trained in this workspace yet.'

@@ -373,7 +373,8 @@ def _people_card(s, names, steps):
     counts = [progress(open_log(s.annotations), name) for name in names]
     n_answers, n_left = sum(now.done for now in counts), sum(now.left for now in counts)
     which = f'Campaign **{escaped(names[0])}**' if len(names) == 1 else f'{len(names):,} campaigns'
-    sentence = f"{which}: {n_answers:,} of {amount(n_answers + n_left, 'answer')}."
+    part = f'{n_answers:,} of ' if n_left else ''
+    sentence = f"{which}: {part}{amount(n_answers + n_left, 'answer')}."
     link = ('Rate pairs', 'annotate') if n_left else ('See the agreement', 'agreement')
     return Card('People', 'groups', sentence, step, link)
 

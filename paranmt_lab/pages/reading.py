@@ -157,7 +157,7 @@ def pair_pages(
     links = [('Neighbours of the reference', 'neighbours', dict(corpus=corpus.name, sentence=text))
              for text in references if text and len(text) <= 2000]
     runs = [run.name for run in list_runs(s.runs)
-            if 'megabatch' in run.config and run.config.get('corpus') == corpus.name]
+            if run.trains_encoder and run.config.get('corpus') == corpus.name]
     return links + [('Negatives of this pair', 'negatives', dict(run=name, probe=pair)) for name in runs[-1:]]
 
 # %% ../../nbs/6_showing/pages/06_reading.ipynb #13f57411

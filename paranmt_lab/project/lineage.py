@@ -87,7 +87,7 @@ def _of_run(run) -> Iterator[tuple[Thing, list[str]]]:
     inputs += [f'run:{name}' for name in models_of(run) if name != run.name]
     model = run.config.get('model') or run.config.get('kind', '')
     facts = run.status if run.status == 'evaluated' else f'{model} {run.status}'.strip()
-    is_encoder = 'megabatch' in run.config or run.status == 'evaluated'  # other models have no mega-batches
+    is_encoder = run.trains_encoder or run.status == 'evaluated'
     yield _thing('run', run.name, facts, state=run.status if is_encoder else ''), inputs
     if (run.folder / 'results.parquet').exists():
         yield _thing('results', f'of {run.name}', '', run.name), [f'run:{run.name}']

@@ -16,11 +16,12 @@ from ..ground.models import open_model
 from ..ground.settings import Settings
 from ..jobs.provenance import fingerprint
 from .encoders import Recipe
-from .rows import as_measured, each_trial, spanned
+from .rows import as_measured, each_trial
 from .sources import NOISE
 from .trials import Measurement, Trial
 from ..training.config import train_config
 from ..training.loop import train
+from ..training.sweep import interval
 
 # %% ../../nbs/5_learning/recipes/09_detection.ipynb #2879ac09
 SIZES = {'laptop': dict(dim=100, vocabulary=10_000, epochs=3, limit=20_000), 'paper': dict(dim=300, limit=0)}
@@ -118,8 +119,8 @@ def german_neighbours(
     corpus:Corpus,         # German sentences beside English ones
     s:Settings,            # Settings
     seeds:tuple[int, ...], # Random seeds
-) -> list[dict]|None:      # A cosine for each printed neighbour, mean over seeds; None if a training was stopped
-    "Cosines of the German sentence of `opusparcus.5` with its printed neighbours, by encoders of a bitext."
+) -> list[dict]|None:      # A cosine for each printed neighbour, over seeds; None if a training was stopped
+    "Cosines of the German sentence of `opusparcus.5` with its printed neighbours: mean and interval over seeds."
     every = []
     for seed in seeds:
         fields = dict(model='TRIGRAM', first='source', second='reference', probes=0, seed=seed) | SIZES['laptop']
@@ -127,7 +128,8 @@ def german_neighbours(
         name = f'neighbours-{fingerprint(flat(config))[:8]}'
         if not train(alter(config, name=name), s).finished: return None
         every.append(_cosines(open_model(f'run:{name}', s, 'Encoder'), 'opusparcus.5'))
-    return spanned([[row | dict(low=row['value'], high=row['value'], n=1) for row in rows] for rows in every])
+    ends = [interval([row['value'] for row in same]) for same in zip(*every)]
+    return [row | dict(value=mean, low=low, high=high) for row, (mean, low, high) in zip(every[0], ends)]
 
 def neighbours_in_german(
     scale:str, # `laptop` or `paper`: the same

@@ -1089,6 +1089,8 @@ def test_there_and_back(url, tmp_path, name):
     columns = ['item', 'pair_id', 'stratum', 'weight', 'annotator', 'strength', 'fluency', 'time', 'seconds']
     assert ratings(back, 'talk')[columns].equals(ratings(log, 'talk')[columns])
     rebuilt(back)
+    assert campaign_state(back, 'talk').state == 'closed' and not progress(back, 'talk').left
+    set_state(back, 'talk', 'open')
     with pytest.raises(Refused, match='nothing to undo'):
         undo(back, 'talk', 'ann')  # what was imported is not undone by a key
 
