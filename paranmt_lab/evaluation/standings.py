@@ -159,8 +159,8 @@ def peer_table(
                      for name in ('value', 'text'))
     best = values[order[0]].sort_values(ascending=False).index
     about = rows.drop_duplicates('row').set_index('row').setting
-    table = texts.fillna('not available').assign(setting=about)
-    return table.loc[best].rename_axis('system').reset_index()
+    figures = texts.fillna('not available').assign(setting=about)
+    return figures.loc[best].rename_axis('system').reset_index()
 
 # %% ../../nbs/4_measuring/evaluation/18_standings.ipynb #b3927413
 GAPS = 'difference', 'difference low', 'difference high'
