@@ -21,96 +21,37 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics import BLEU
 
-from paranmt_lab.corpora.pairs import segment_of
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.evaluation.gleu import gleu
 from paranmt_lab.filters.language_model import perplexity
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.filters.measures import ngram_overlap
-from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
+from paranmt_lab.recipes.generation import BEAM, SIZES, best, generator_config, only_words
+from paranmt_lab.recipes.sources import need_corpus
 
 FILE = Path(__file__).with_suffix('.json')
 SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
-TEST_SEGMENTS, EXAMPLES, BEAM = 75, 20, 4 # Held-out pairs of a domain, examples, beams
+TEST_SEGMENTS, EXAMPLES = 75, 20 # Held-out pairs of a domain, and examples
 SHOWN = 'canonicaliser-varied' # Generator whose attention, groups and draws are shown
 WORDS = 20           # Words of a sentence at most
-SCORE = .7           # Paraphrase score of a pair at least
-HELD_OUT = dict(news=400, captions=200, tatoeba=200, simplified=200) # Segments kept from training, by domain
-CAPTIONS = 40_000    # Pairs of captions at most: they are loose paraphrases
-FILES = dict(captions=['multi30k-captions'], tatoeba=['tatoeba-pivot', 'newstest-2refs'],
-             simplified=['asset', 'turkcorpus'])
-
-
-def read(file, s): return pd.read_parquet(s.resources / f'train/paraphrase/{file}.parquet')
-
-
-def short(pairs):
-    "Pairs of 3 to `WORDS` words on both sides that differ."
-    words = [pairs[side].str.count(r'\S+') for side in ('reference', 'translation')]
-    return pairs[words[0].between(3, WORDS) & words[1].between(3, WORDS) & (pairs.reference != pairs.translation)]
-
-
-def news(s):
-    "References with systems' translations, and one system's translation with another's."
-    found = read('wmt21-23', s).rename(columns=dict(hypothesis='translation'))
-    mixed = found.drop_duplicates(['segment', 'translation']).sample(frac=1, random_state=0)
-    place = mixed.groupby('segment').cumcount()
-    other = (place + 1) % mixed.groupby('segment').translation.transform('size')
-    beside = pd.merge(mixed.assign(place=other)[['segment', 'translation', 'place']],
-                      mixed.assign(place=place)[['segment', 'translation', 'place']], on=['segment', 'place'])
-    systems = beside.rename(columns=dict(translation_x='reference', translation_y='translation'))
-    columns = ['segment', 'reference', 'translation']
-    return pd.concat([found[columns], systems[columns]]).assign(corpus='news')
-
-
-def others(domain, s):
-    "Pairs of files with two sentences; those of two translations in both directions."
-    found = pd.concat([read(file, s).assign(segment=lambda f: file + f.segment.astype(str)) for file in FILES[domain]])
-    found = found.rename(columns=dict(sentence1='reference', sentence2='translation')).assign(corpus=domain)
-    if domain == 'captions': return short(found).sample(CAPTIONS, random_state=0)
-    if domain == 'simplified': return found
-    turned = found.rename(columns=dict(reference='translation', translation='reference'))
-    return pd.concat([found, turned])
-
-
-def make_pairs(s):
-    "The corpus; pairs of held-out segments have a domain of their own."
-    pairs = short(pd.concat([news(s), *(others(domain, s) for domain in FILES)], ignore_index=True))
-    pairs = pairs.drop_duplicates(['reference', 'translation']).sample(frac=1, random_state=0, ignore_index=True)
-    similar = open_model('paraphrase-scorer', s).similarity_pairwise(list(pairs.reference), list(pairs.translation))
-    pairs, rng = pairs[similar >= SCORE].reset_index(drop=True), np.random.default_rng(0)
-    for domain, n in HELD_OUT.items():
-        within = pairs.corpus == domain
-        segments = rng.choice(pairs.segment[within].unique(), n, replace=False)
-        pairs.loc[within & pairs.segment.isin(segments), 'corpus'] = f'{domain}, held out'
-    pairs['segment'] = [segment_of(str(x)) for x in pairs.segment]
-    corpus = Corpus.create('canonical', s)
-    for shard, start in enumerate(range(0, len(pairs), 100_000)):
-        corpus.write_pairs(shard, pairs[start:start + 100_000])
-    print(pairs.corpus.value_counts().to_string())
+VARIED = .4          # Overlap of trigrams at most, in the pairs of `canonicaliser-varied`
 
 
 def config(name, **changes):
-    "Config of a training; sizes and steps are chosen for minutes of a GPU."
-    held_out = {f'{domain}, held out': -1 for domain in HELD_OUT}
-    common = dict(corpus='canonical', held_out=held_out, max_words=WORDS, pieces=4_000, dim=192, batch_tokens=12_800,
-                  dropout=.1, steps=16_000, cooldown=.4, short_first=1_600, average=.999, evaluate_every=2_000,
-                  checkpoint_every=2_000, development=300)
-    return GeneratorConfig(name, **common | changes)
+    "Config of a training, as a GPU trains it in minutes."
+    return generator_config('canonical', name, **SIZES['paper'][0] | changes)
 
 
 CONFIGS = {c.name: c for c in (
-    config('canonicaliser', hidden=256, warmup=400, learning_rate=2e-3),
-    config('canonicaliser-varied', hidden=256, warmup=400, learning_rate=2e-3),
+    config('canonicaliser'), config('canonicaliser-varied'),
     config('canonicaliser-transformer', architecture='transformer', feed_forward=512, encoder_layers=4,
            decoder_layers=2, warmup=1_000, learning_rate=1.5e-3))}
-VARIED = .4  # Overlap of trigrams at most, in the pairs of `canonicaliser-varied`
 
 
 def training_pairs(config, s):
@@ -127,18 +68,14 @@ def train(config, s):
     if run.finished: print(ship_generator(run, s, f'python nbs/papers/generation.py train {config.name}').to_string())
 
 
-def best(engine, texts, **how):
-    return [hs[0].text for hs in engine.translate(list(texts), Decoding(BEAM, **how))]
-
-
 def judged(outputs, pairs, lm, scorers):
     "Figures of some outputs for held-out pairs."
     inputs, references = list(pairs.source), list(pairs.reference)
-    plain = lambda text: re.sub(r'\W+', ' ', text.lower()).strip()
     figures = dict(bleu=BLEU().corpus_score(outputs, [references]).score,
                    self_bleu=BLEU().corpus_score(outputs, [inputs]).score,
                    copies=100 * float(np.mean([a == b for a, b in zip(outputs, inputs)])),
-                   copies_of_words=100 * float(np.mean([plain(a) == plain(b) for a, b in zip(outputs, inputs)])))
+                   copies_of_words=100 * float(np.mean([only_words(a) == only_words(b)
+                                                        for a, b in zip(outputs, inputs)])))
     for name, scorer in scorers.items():
         figures[f'to input, {name}'] = float(np.mean(scorer.similarity_pairwise(outputs, inputs)))
         figures[f'to reference, {name}'] = float(np.mean(scorer.similarity_pairwise(outputs, references)))
@@ -275,7 +212,7 @@ def measure(s):
 
 if __name__ == '__main__':
     s, step = settings(), sys.argv[1] if len(sys.argv) > 1 else ''
-    if step == 'pairs': make_pairs(s)
+    if step == 'pairs': need_corpus('canonical', s)
     elif step == 'train': train(CONFIGS[sys.argv[2]], s)
     elif step == 'lm':
         train_lm(Corpus.open('canonical', s), 'canonical', s, 30_000, where="corpus NOT LIKE '%held out'")

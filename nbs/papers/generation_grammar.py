@@ -18,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from generation import FILE, WORDS, best, jfleg_lines, tokenised, written
+from generation import FILE, WORDS, jfleg_lines, tokenised, written
 from paranmt_lab.evaluation.gleu import gleu, gleu_counts, gleu_of_counts
 from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.recipes.generation import best
 
 DRAWS = 500
 GENERATORS = 'canonicaliser', 'canonicaliser-transformer', 'canonicaliser-varied'

@@ -22,12 +22,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from generation import BEAM, EXAMPLES, FILE, FILES, SCORE, SCORERS, TEST_SEGMENTS, best, judged, news, others
-from paranmt_lab.corpora.pairs import segment_of
+from generation import EXAMPLES, FILE, SCORERS, TEST_SEGMENTS, judged
 from paranmt_lab.corpora.query import Corpus
-from paranmt_lab.engines.protocol import Decoding
 from paranmt_lab.filters.lm_training import train_lm
-from paranmt_lab.generation.config import GeneratorConfig
 from paranmt_lab.generation.engine import open_generator
 from paranmt_lab.generation.syntax import corpus_trees, count_templates
 from paranmt_lab.generation.training import generator_pairs, ship_generator, train_generator
@@ -37,33 +34,19 @@ from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
 from paranmt_lab.parsing.columns import parse_corpus, parses_by_id
 from paranmt_lab.parsing.trees import read_tree, top_levels
+from paranmt_lab.recipes.generation import (
+    FREQUENT,
+    PARSER,
+    SIZES,
+    askable,
+    best,
+    both_directions,
+    for_templates,
+    generator_config,
+)
+from paranmt_lab.recipes.sources import need_corpus
 
-PARSER, WORDS, STEPS = 'link:en', 12, 3_000
-MOST = dict(news=9_000, captions=5_000, tatoeba=6_000, simplified=2_000)  # Pairs of a domain at most
-HELD_OUT = dict(news=150, captions=100, tatoeba=100, simplified=50)       # Segments kept from training, by domain
-
-
-def make_pairs(s):
-    "The corpus; pairs of held-out segments have a domain of their own, and no pair comes in both directions."
-    found = pd.concat([news(s), *(others(domain, s) for domain in FILES)], ignore_index=True)
-    words = [found[side].str.count(r'\S+') for side in ('reference', 'translation')]
-    found = found[words[0].between(3, WORDS) & words[1].between(3, WORDS)]
-    plain = [found[side].str.lower().str.replace(r'\W+', ' ', regex=True) for side in ('reference', 'translation')]
-    found = found[plain[0] != plain[1]]
-    both = pd.Series([min(a, b) + '\n' + max(a, b) for a, b in zip(found.reference, found.translation)], found.index)
-    found = found[~both.duplicated()].sample(frac=1, random_state=0)
-    similar = open_model('paraphrase-scorer', s).similarity_pairwise(list(found.reference), list(found.translation))
-    found = found[similar >= SCORE]
-    found = pd.concat([part.head(MOST[domain]) for domain, part in found.groupby('corpus')]).sample(
-        frac=1, random_state=1, ignore_index=True)
-    rng = np.random.default_rng(0)
-    for domain, n in HELD_OUT.items():
-        within = found.corpus == domain
-        segments = rng.choice(found.segment[within].unique(), n, replace=False)
-        found.loc[within & found.segment.isin(segments), 'corpus'] = f'{domain}, held out'
-    found['segment'] = [segment_of(str(x)) for x in found.segment]
-    Corpus.create('syntactic', s).write_pairs(0, found)
-    print(found.corpus.value_counts().to_string())
+WORDS = 12 # Words of a sentence at most
 
 
 def parse(s):
@@ -93,40 +76,18 @@ def templates(s):
     write_json(FILE, read_json(FILE) | dict(syntax=found))
 
 
-CONFIG = GeneratorConfig('syntactic', 'syntactic', architecture='syntax', parser=PARSER, dim=128, hidden=160,
-                         pieces=2_500, held_out={f'{domain}, held out': -1 for domain in HELD_OUT},
-                         max_words=WORDS, longest_parse=70, batch_tokens=6_000, steps=7_000, warmup=200,
-                         learning_rate=2e-3, cooldown=.6, short_first=0, average=.998, dropout=.3, patience=6,
-                         evaluate_every=500, checkpoint_every=500, development=300)
-
-
-def both_directions(s):
-    "The parsed pairs, and the same with their sides changed; held-out pairs in one direction."
-    found = generator_pairs(Corpus.open('syntactic', s), CONFIG)
-    turned = found.rename(columns=dict(reference='translation', translation='reference', first_parse='second_parse',
-                                       second_parse='first_parse'))
-    return pd.concat([found, turned[~turned.corpus.str.endswith('held out')]], ignore_index=True)
+CONFIG = generator_config('syntactic', 'syntactic', architecture='syntax', parser=PARSER, longest_parse=70,
+                          **SIZES['paper'][1])
 
 
 def train(s):
     "Train both networks, or resume."
-    run = train_generator(CONFIG, both_directions(s), s)
+    run = train_generator(CONFIG, both_directions(generator_pairs(Corpus.open('syntactic', s), CONFIG)), s)
     if run.finished: print(ship_generator(run, s, 'python nbs/papers/generation_syntax.py train').to_string())
 
 
 FIGURES = ['step', 'loss', 'held_out', 'bleu', 'held_out_parse', 'templates'] # Of a training
 LM, LM_SENTENCES = 'syntactic-references', 8_000 # Language model for perplexities, and its sentences
-FREQUENT = 5 # Templates that are asked for of every sentence
-
-
-def for_templates(engine, texts, templates):
-    "Best paraphrase of each sentence for a template of its own."
-    found, asked = [None] * len(texts), np.array(templates)
-    for template in dict.fromkeys(templates):
-        rows = np.flatnonzero(asked == template)
-        hypotheses = engine.paraphrase([texts[i] for i in rows], template, Decoding(BEAM))
-        for i, [first, *_] in zip(rows, hypotheses): found[i] = first.text
-    return found
 
 
 def matches(asked, inputs, outputs):
@@ -143,8 +104,7 @@ def held_out_pairs(engine):
     held = pd.read_parquet(settings().runs / 'syntactic/held-out.parquet').drop_duplicates('source')
     held = held.assign(**{side: engine.real_templates(list(held[of])) for side, of in
                           (('input_template', 'source'), ('template', 'reference'))})
-    labels = held.template.str.findall(r'[^\s()]+')
-    known = np.array([bool(row) and set(row) <= set(engine.labels.labels) for row in labels])
+    known = askable(engine, held.template)
     drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(TEST_SEGMENTS).reset_index(drop=True)
     return drawn, dict(pairs=len(held), without_template=int((~known).sum()))
 
@@ -224,7 +184,7 @@ def measure(s):
 
 if __name__ == '__main__':
     s, step = settings(), sys.argv[1] if len(sys.argv) > 1 else ''
-    if step == 'pairs': make_pairs(s)
+    if step == 'pairs': need_corpus('syntactic', s)
     elif step == 'parses': parse(s)
     elif step == 'templates': templates(s)
     elif step == 'train': train(s)

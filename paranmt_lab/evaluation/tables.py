@@ -211,6 +211,7 @@ def keep_absent(
 TITLES = {
     'paranmt-arxiv.12': 'paraphrases of two words, by rank',
     'paranmt.3': "people's ratings by score range", 'paranmt.10': 'differences between models over the data sets',
+    'paranmt.11': 'paraphrases for syntactic templates', 'paranmt.12': 'paraphrases by the canonicaliser',
     'paranmt-preprint.4': 'filters by tenths of a measure, LSTM',
     'paranmt-preprint.5': 'mega-batches, WORD and BLSTM',
     'backtranslation.2': 'training pairs of the translation systems',

@@ -18,13 +18,11 @@ from .reproduce import RECIPES
 TEXTS = { # Tables of sentences, and the figure: what they show, and what shows ours
     'paranmt.2': ('example pairs', 'paranmt app, page Pairs'),
     'paranmt.7': ('hardest negatives by mega-batch', 'paranmt app, page Mega-batch negatives'),
-    'paranmt.11': ('paraphrases for syntactic templates', 'python nbs/papers/generation_syntax.py'),
-    'paranmt.12': ('paraphrases by the canonicaliser', 'paranmt generate canonicaliser-transformer SENTENCE'),
     'paranmt-preprint.6': ('nearest sentences by mega-batch',
                            'paranmt corpus neighbours CORPUS SENTENCE --encoder RUN'),
     'backtranslation.1': ('references and back-translations', 'paranmt app, page Back-translation'),
     'backtranslation.11': ('pairs by the probability of being a reference', 'paranmt app, page Pairs'),
-    'opusparcus.figure-1': ('distributions of similarities', 'python nbs/papers/detection.py distributions'),
+    'opusparcus.figure-1': ('distributions of similarities', 'paranmt app, page Neighbours'),
 }
 _ARXIV = {f'paranmt-arxiv.{n}': f'paranmt.{n}' for n in range(1, 12)}
 _PREPRINT = {1: 'paranmt.2', 2: 'paranmt.1', 3: 'paranmt.4', 7: 'paranmt.8', 8: 'paranmt-arxiv.14', 9: 'paranmt.9',
@@ -46,8 +44,7 @@ def part_state(
     "State, figures and command of a table."
     if table in TEXTS:
         about, command = TEXTS[table]
-        state = 'works' if command.startswith('paranmt') else 'partly'
-        return dict(about=about, state=state, ours=0, paper=0, both=0, n=pd.NA, command=command)
+        return dict(about=about, state='works', ours=0, paper=0, both=0, n=pd.NA, command=command)
     figures = joined_table(table)
     ours = figures[figures.ours.notna()]
     cells = figures.assign(dataset=figures.counterpart.where(figures.counterpart != '', figures.dataset))

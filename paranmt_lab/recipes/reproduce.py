@@ -59,6 +59,8 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'paranmt.8': Imported('recipes.encoders.sts_by_year'),
     'paranmt.9': Imported('recipes.encoders.sts_benchmark'),
     'paranmt.10': Imported('recipes.encoders.model_differences'),
+    'paranmt.11': Imported('recipes.generation.templates'),
+    'paranmt.12': Imported('recipes.generation.canonicaliser'),
     'paranmt-preprint.4': Imported('recipes.choosing.tenths_of_preprint'),
     'paranmt-preprint.5': Imported('recipes.encoders.megabatches_of_preprint'),
     'paranmt-arxiv.12': Imported('recipes.lexicons.word_ranks'),

@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
            'GLOVE', 'CZECH', 'FEW_LISTS', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE',
-           'IN_ORDER', 'NOISE', 'FEW_WORDS', 'POSITIVES', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
+           'IN_ORDER', 'NOISE', 'FEW_WORDS', 'POSITIVES', 'CLEAN', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
            'paraphrases_of', 'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext',
            'make_few_lists', 'rows_where', 'make_czech_first', 'classifier_config', 'make_czech_mined',
-           'make_published', 'make_in_order', 'make_noise', 'make_language', 'lacking_files', 'need_corpus']
+           'make_published', 'make_in_order', 'make_noise', 'make_more', 'make_language', 'lacking_files',
+           'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from ..engines.protocol import Decoding
 from ..exchange.paranmt import import_paranmt
 from ..filters.lm_training import train_lm
 from ..filters.scoring import score
-from ..ground.fields import build
+from ..ground.fields import Imported, build
 from ..ground.settings import Settings, whole_folder
 from ..translate.driver import translate_corpus
 
@@ -279,22 +280,38 @@ def make_in_order(
 NOISE = 0, .2, .3, .4 # Shares of random pairs in the corpora `noise-SHARE`
 FEW_WORDS = 10        # Most words of their sentences, as in subtitles
 POSITIVES = 10_000    # Their pairs, random ones included
+CLEAN = 100_000       # Clean pairs of the corpora `more-SHARE`, to which random ones are added
+
+def _short_pairs(n, s):
+    "Some short references with systems' outputs."
+    columns = ['segment', 'reference', 'hypothesis']
+    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
+    blanks = pd.concat([rows[side].str.count(' ') for side in columns[1:]], axis=1).max(axis=1)
+    rows = rows[(blanks < FEW_WORDS) & (rows.reference != rows.hypothesis)]
+    pairs = rows.sample(min(n, len(rows)), random_state=0, ignore_index=True)
+    segments = [segment_of('wmt21-23', str(segment)) for segment in pairs.segment]
+    return pairs.rename(columns={'hypothesis': 'translation'}).assign(segment=segments)
 
 def make_noise(
     name:str,   # Name of the corpus, which ends in the share of random pairs
     s:Settings, # Settings
 ):
-    "Short references beside systems' outputs, of which a share gets the output of another source instead."
-    columns = ['segment', 'reference', 'hypothesis']
-    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
-    blanks = pd.concat([rows[side].str.count(' ') for side in columns[1:]], axis=1).max(axis=1)
-    rows = rows[(blanks < FEW_WORDS) & (rows.reference != rows.hypothesis)]
-    pairs = rows.sample(min(POSITIVES, len(rows)), random_state=0, ignore_index=True)
+    "Short references with systems' outputs, of which a share gets the output of another source instead."
+    pairs = _short_pairs(POSITIVES, s)
     order = np.random.default_rng(0).permutation(len(pairs))  # more noise spoils the same pairs and more of them
     noise = order[:int(float(name.rpartition('-')[2]) * len(pairs))]
-    pairs = pairs.rename(columns={'hypothesis': 'translation'})
     pairs.loc[noise, 'translation'] = pairs.translation[np.roll(noise, 1)].to_numpy()
-    write_whole(name, pairs.assign(segment=[segment_of('wmt21-23', str(x)) for x in pairs.segment]), s)
+    write_whole(name, pairs, s)
+
+def make_more(
+    name:str,   # Name of the corpus, which ends in the share of random pairs
+    s:Settings, # Settings
+):
+    "Clean short pairs, and as many random ones as their share asks for."
+    clean, share = _short_pairs(CLEAN, s), float(name.rpartition('-')[2])
+    noise = clean.sample(round(len(clean) * share / (1 - share)), random_state=1)
+    noise = noise.assign(translation=np.roll(noise.translation, 1))
+    write_whole(name, pd.concat([clean, noise]).sample(frac=1, random_state=2), s)
 
 def make_language(
     name:str,   # Name of the corpus, which ends in a language
@@ -305,6 +322,7 @@ def make_language(
     rows = pd.read_parquet(s.resources / f'train/bitext/{language}-en.parquet').sample(frac=1, random_state=0)
     write_whole(name, rows.assign(source_lang=language), s)
 
+_GENERATION = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'bible4')
 _FOLDER = 'name the folder that holds them in settings.ini or PARANMT_RESOURCES'
 SOURCES:dict[str, Source] = { # Corpus to its source
     'smoke': Source('sentences of the built-in sample, translated by the model that ships', 240, make_smoke,
@@ -330,8 +348,15 @@ SOURCES:dict[str, Source] = { # Corpus to its source
                        (SCORE,)),
     'wmt-in-order': Source('the pairs of wmt21-23 with the outputs for one reference side by side', 402_580,
                            make_in_order, (IN_ORDER['wmt-in-order'],), _FOLDER, (SCORE,)),
+    'canonical': Source('short pairs of four kinds that the shipped scorer calls paraphrases', 400_000,
+                        Imported('recipes.generation.make_generation'), _GENERATION, _FOLDER),
+    'syntactic': Source('fewer and shorter ones', 22_000, Imported('recipes.generation.make_generation'),
+                        _GENERATION, _FOLDER),
     **{f'noise-{share:g}': Source(f'short pairs of WMT, {share:.0%} of them random', POSITIVES, make_noise,
                                   ('train/paraphrase/wmt21-23.parquet',), _FOLDER) for share in NOISE},
+    **{f'more-{share:g}': Source(f'100,000 short pairs of WMT, and random ones until these are {share:.0%}',
+                                 round(CLEAN / (1 - share)), make_more, ('train/paraphrase/wmt21-23.parquet',), _FOLDER)
+       for share in (0, .4)},
     **{f'bitext-{lang}': Source('sentences and their English ones', 20_000, make_language,
                                 (f'train/bitext/{lang}-en.parquet',), _FOLDER) for lang in ('de', 'fi', 'fr', 'sv')},
 }

@@ -5,10 +5,12 @@
 # %% auto #0
 __all__ = ['OTHERS', 'PARSER', 'ENGINE', 'COUNTS', 'LANGUAGES', 'MARKS', 'PARANMT', 'domain_pairs', 'describe_words',
            'describe_parses', 'describe_scores', 'sources', 'compare_sides', 'differences', 'count_pairs',
-           'measure_bleu', 'bitexts', 'systems_bleu', 'range_of', 'count_ranges', 'rated_ranges', 'score_ranges']
+           'bleu_figure', 'measure_bleu', 'bitexts', 'systems_bleu', 'range_of', 'count_ranges', 'rated_ranges',
+           'score_ranges']
 
 # %% ../../nbs/5_learning/recipes/08_statistics.ipynb #9564d409
 import json
+from collections.abc import Sequence
 from io import StringIO
 from itertools import product
 
@@ -164,6 +166,19 @@ def count_pairs(
     "The pairs of a bitext."
     return [dict(metric='million pairs', value=corpus.rows / 1e6, n=corpus.rows)]
 
+def bleu_figure(
+    outputs:Sequence[str],    # Sentences
+    references:Sequence[str], # One for each
+) -> dict:                    # metric, value, low, high, n, protocol; the interval is by a thousand resamplings
+    "BLEU of a corpus as a figure."
+    from sacrebleu.metrics import BLEU
+    metric = BLEU()
+    score = metric.corpus_score(list(outputs), [list(references)], n_bootstrap=1000)
+    signature = str(metric.get_signature())
+    facts = json.loads(score.format(width=2, signature=signature, is_json=True))
+    value, half = facts['score'] / 100, facts.get('confidence_var', 0) / 100  # a BLEU of 0 has none
+    return dict(metric='BLEU', value=value, low=value - half, high=value + half, n=len(outputs), protocol=signature)
+
 def measure_bleu(
     corpus:Corpus,         # Bitext
     s:Settings,            # Settings
@@ -172,15 +187,9 @@ def measure_bleu(
     beam:int,              # Size of the beam
 ) -> list[dict]:           # One figure with its interval, by a thousand resamplings
     "BLEU of the engine that ships."
-    from sacrebleu.metrics import BLEU
     pairs = domain_pairs(corpus, files)[:n]
     hypotheses = open_model(ENGINE, s, 'Translator').translate(pairs.source.tolist(), Decoding(beam))
-    metric = BLEU()
-    score = metric.corpus_score([best.text for best, *_ in hypotheses], [pairs.reference.tolist()], n_bootstrap=1000)
-    signature = str(metric.get_signature())
-    facts = json.loads(score.format(width=2, signature=signature, is_json=True))
-    value, half = facts['score'] / 100, facts['confidence_var'] / 100
-    return [dict(metric='BLEU', value=value, low=value - half, high=value + half, n=len(pairs), protocol=signature)]
+    return [bleu_figure([best.text for best, *_ in hypotheses], pairs.reference.tolist())]
 
 def bitexts(
     scale:str, # `laptop` or `paper`

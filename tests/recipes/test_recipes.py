@@ -40,7 +40,8 @@ def lab(tmp_path_factory):
 LIKE_OTHERS = {f'backtranslation.{n}' for n in (4, 5, 6, 7, 13)} | {'paranmt.4', 'paranmt-preprint.5'}
 OTHER_SYSTEMS = {'paranmt-arxiv.12', 'backtranslation.3'}  # Words and systems that the paper does not have
 MARKS = dict.fromkeys(LIKE_OTHERS, pytest.mark.soak)
-MARKS['paranmt.1'] = pytest.mark.skipif(not shutil.which('link-parser'), reason="needs Debian's link-grammar")
+NEEDS_LINK = pytest.mark.skipif(not shutil.which('link-parser'), reason="needs Debian's link-grammar")
+MARKS |= {'paranmt.1': NEEDS_LINK, 'paranmt.11': NEEDS_LINK}
 TRIALS = [pytest.param(table, marks=MARKS.get(table, ())) for table in RECIPES]
 
 
