@@ -196,10 +196,10 @@ def _of_part(pairs, part):
 def measure_captions(
     system:Compares,  # A system that has a `similarity_pairwise`
     s:Settings,       # Where the sets are
-) -> list[dict]:      # Rows of results: development and test set, captions and the rest
+) -> list[dict]:      # Rows of results: each set, captions and the rest
     "Measure a similarity on captions and on the rest."
     sets, rows = sts_sets(s.resources, ['STS-B']).set_index('dataset').path, []
-    for split in ('dev', 'test'):
+    for split in ('train', 'dev', 'test'):
         pairs = rate_pairs(system.similarity_pairwise, sets[split], ['genre']) if _has_genres(sets[split]) else None
         for part in PARTS:
             correlations = measure_pairs(_of_part(pairs, part), f'STS-B {split} {part}')

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'MODELS', 'SIMPLE', 'TRANSFER_TASKS', 'Recipe', 'Size', 'model_trial', 'evaluate_there', 'system_trial',
-           'shipped', 'related_work', 'sts_by_year', 'sts_benchmark', 'model_differences', 'captions', 'of_transfer',
-           'transfer', 'megabatches', 'megabatches_of_preprint']
+           'shipped', 'related_work', 'sts_by_year', 'of_benchmark', 'sts_benchmark', 'model_differences', 'captions',
+           'of_transfer', 'transfer', 'megabatches', 'megabatches_of_preprint']
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #1d489817
 import re
@@ -18,7 +18,7 @@ from ..encoders.names import RECURRENT, features_of
 from ..evaluation.results import FIGURE
 from ..evaluation.tasks import BASELINES, evaluate, open_system
 from ..ground.settings import Settings
-from .rows import Rows, by_year, each_trial, last_development, mean_differences, of_tasks
+from .rows import Pick, Rows, by_year, each_trial, last_development, mean_differences, of_tasks
 from .sources import GLOVE, PUBLIC_SCORE
 from .trials import Measurement, Trial
 from ..selection import Selection, paper_selection
@@ -42,17 +42,19 @@ class Size:
     selection: Selection | None          # Its pairs; None: all
     fields: dict[str, Any]               # Fields of all configs
     recurrent: dict[str, Any]            # Further fields of models that read word by word
+    large: dict[str, Any]                # Further fields of those with states of 900
     seeds: tuple[int, ...]               # Seeds of averages
     recurrent_seeds: tuple[int, ...]     # Seeds of models that read word by word
     reduced: str                         # What is smaller than in the paper
 
 SIZES:dict[str, Size] = { # Scale to its sizes
     'laptop': Size('paraphrases', None, dict(vocabulary=60_000, min_count=2),
-                   dict(epochs=1, grow=150, limit=400_000), (0, 1, 2), (0,),
+                   dict(epochs=1, grow=150, limit=400_000), dict(limit=150_000), (0, 1, 2), (0,),
                    '1.2 million pairs of other sources in place of 5 million, random embeddings in place of '
-                   'PARAGRAM-SL999; models that read word by word have 400,000 pairs, one epoch and an M that grows'),
+                   'PARAGRAM-SL999; models that read word by word have 400,000 pairs (the LSTM of 900: 150,000), '
+                   'one epoch and an M that grows'),
     'paper': Size('para-nmt-50m', paper_selection(PUBLIC_SCORE), dict(vectors='train/vectors/glove.6B.300d.txt'),
-                  {}, (0, 1, 2), (0, 1, 2), 'GloVe in place of PARAGRAM-SL999'),
+                  {}, {}, (0, 1, 2), (0, 1, 2), 'GloVe in place of PARAGRAM-SL999'),
 }
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #2c19a350
@@ -79,7 +81,8 @@ def model_trial(
     "The training of one model."
     size, own = SIZES[scale], MODELS[name, dim]
     reads_words = any(part in RECURRENT for part in re.split('[+,]', own['model']))
-    own = own | size.fields | (size.recurrent if reads_words else dict(scramble=0.)) | fields
+    own = own | size.fields | (size.recurrent if reads_words else dict(scramble=0.))
+    own = own | (size.large if own.get('hidden') == 900 else {}) | fields
     if 'word' not in features_of(own['model']): own = own | dict(vectors='')
     config = train_config('trial', size.corpus, 'paper-2018', **own)
     return Trial(config, dict(system=name, training='ParaNMT', dim=dim), size.selection,
@@ -135,11 +138,26 @@ def sts_by_year(
     return _recipe(scale, each_trial(by_year), tasks=('STS-B',), beside=related_work())
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #79a49853
+def of_benchmark(
+    *tasks:str, # Of the STS Benchmark
+) -> Pick:      # Their figures; `counterpart`: the part of the test set whose place a figure takes
+    "Figures of `paranmt.9`; a part that takes the place of an absent one is compared with it."
+    def pick(outcome):
+        rows = of_tasks(*tasks)(outcome)
+        absent = {(row['task'], row['dataset']) for row in rows if row['value'] is None}
+        for row in rows:
+            split, _, part = row['dataset'].partition(' ')
+            test = f'test {part}'.strip()
+            other = 'dev' if row['task'] == 'STS-B supervised' else 'train'
+            if split == other and (row['task'], test) in absent: row['counterpart'] = test
+        return rows
+    return pick
+
 def sts_benchmark(
     scale:str, # One of `SIZES`
 ) -> Recipe:   # `paranmt.9`
     "The models on the STS Benchmark."
-    return _recipe(scale, each_trial(of_tasks('STS-B')), tasks=('STS-B',), beside=[shipped('STS-B')])
+    return _recipe(scale, each_trial(of_benchmark('STS-B')), tasks=('STS-B',), beside=[shipped('STS-B')])
 
 def model_differences(
     scale:str, # One of `SIZES`
@@ -153,7 +171,7 @@ def captions(
 ) -> Recipe:   # `paranmt-arxiv.16`
     "WORD,TRIGRAM on the captions of the STS Benchmark and on the rest, without and with its training set."
     tasks = 'STS-B', 'STS-B captions', 'STS-B supervised'
-    return _recipe(scale, each_trial(of_tasks(*tasks)), [('WORD,TRIGRAM', 600)], tasks, [shipped(*tasks)])
+    return _recipe(scale, each_trial(of_benchmark(*tasks)), [('WORD,TRIGRAM', 600)], tasks, [shipped(*tasks)])
 
 TRANSFER_TASKS = 'MR', 'CR', 'SUBJ', 'MPQA', 'SST', 'TREC', 'MRPC', 'SICK-R', 'SICK-E' # Of `paranmt-arxiv.14`
 
