@@ -150,7 +150,7 @@ def of_benchmark(
             test = f'test {part}'.strip()
             other = 'dev' if row['task'] == 'STS-B supervised' else 'train'
             if split == other and (row['task'], test) in absent: row['counterpart'] = test
-        return rows
+        return [row for row in rows if row['value'] is not None]
     return pick
 
 def sts_benchmark(
