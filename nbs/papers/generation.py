@@ -32,20 +32,20 @@ from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
 from paranmt_lab.jobs.run import Run
-from paranmt_lab.recipes.generation import BEAM, SIZES, best, generator_config, only_words
+from paranmt_lab.recipes.generation import APART, BEAM, HELD_OUT_EACH, PAIRS, SIZES, best, generator_config, only_words
 from paranmt_lab.recipes.sources import need_corpus
 
 FILE = Path(__file__).with_suffix('.json')
 SCORERS = 'paraphrase-scorer', 'st:all-MiniLM-L6-v2'
-TEST_SEGMENTS, EXAMPLES = 75, 20 # Held-out pairs of a domain, and examples
+EXAMPLES = 20 # Sentences
 SHOWN = 'canonicaliser-varied' # Generator whose attention, groups and draws are shown
-WORDS = 20           # Words of a sentence at most
+WORDS = PAIRS['canonical'].words # Of a sentence at most
 VARIED = .4          # Overlap of trigrams at most, in the pairs of `canonicaliser-varied`
 
 
 def config(name, **changes):
     "Config of a training, as a GPU trains it in minutes."
-    return generator_config('canonical', name, **SIZES['paper'][0] | changes)
+    return generator_config(name, 'canonical', **SIZES['paper']['canonical'] | changes)
 
 
 CONFIGS = {c.name: c for c in (
@@ -59,7 +59,7 @@ def training_pairs(config, s):
     found = generator_pairs(Corpus.open('canonical', s), config)
     if config.name != 'canonicaliser-varied': return found
     far = ngram_overlap(list(found.reference), list(found.translation)) <= VARIED
-    return found[far | found.corpus.str.endswith('held out')].reset_index(drop=True)
+    return found[far | found.corpus.str.endswith(APART)].reset_index(drop=True)
 
 
 def train(config, s):
@@ -88,7 +88,7 @@ def held_out_figures(engines, s):
     held = pd.read_parquet(s.runs / 'canonicaliser/held-out.parquet')
     words = [held[side].str.count(r'\S+') for side in ('source', 'reference')]
     held = held[(words[0] <= WORDS) & (words[1] <= WORDS)].drop_duplicates('source')
-    held = held.groupby('corpus').sample(TEST_SEGMENTS, random_state=0)
+    held = held.groupby('corpus').sample(HELD_OUT_EACH, random_state=0)
     lm = open_model('lm:canonical', s) if (s.models / 'canonical/lm.json').is_file() else None
     scorers = {name.rpartition(':')[2]: open_model(name, s) for name in SCORERS}
     systems, rates = {}, {}

@@ -22,7 +22,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from generation import EXAMPLES, FILE, SCORERS, TEST_SEGMENTS, judged
+from generation import EXAMPLES, FILE, SCORERS, judged
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.filters.lm_training import train_lm
 from paranmt_lab.generation.engine import open_generator
@@ -35,8 +35,10 @@ from paranmt_lab.jobs.run import Run
 from paranmt_lab.parsing.columns import parse_corpus, parses_by_id
 from paranmt_lab.parsing.trees import read_tree, top_levels
 from paranmt_lab.recipes.generation import (
+    APART,
     FREQUENT,
-    PARSER,
+    HELD_OUT_EACH,
+    PAIRS,
     SIZES,
     askable,
     best,
@@ -45,8 +47,9 @@ from paranmt_lab.recipes.generation import (
     generator_config,
 )
 from paranmt_lab.recipes.sources import need_corpus
+from paranmt_lab.recipes.statistics import PARSER
 
-WORDS = 12 # Words of a sentence at most
+WORDS = PAIRS['syntactic'].words # Of a sentence at most
 
 
 def parse(s):
@@ -77,7 +80,7 @@ def templates(s):
 
 
 CONFIG = generator_config('syntactic', 'syntactic', architecture='syntax', parser=PARSER, longest_parse=70,
-                          **SIZES['paper'][1])
+                          **SIZES['paper']['syntactic'])
 
 
 def train(s):
@@ -100,19 +103,19 @@ def matches(asked, inputs, outputs):
 
 
 def held_out_pairs(engine):
-    "At most `TEST_SEGMENTS` pairs of each domain whose references have a template that the network can be asked for."
+    "At most `HELD_OUT_EACH` pairs of each domain whose references have a template that the network can be asked for."
     held = pd.read_parquet(settings().runs / 'syntactic/held-out.parquet').drop_duplicates('source')
     held = held.assign(**{side: engine.real_templates(list(held[of])) for side, of in
                           (('input_template', 'source'), ('template', 'reference'))})
     known = askable(engine, held.template)
-    drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(TEST_SEGMENTS).reset_index(drop=True)
+    drawn = held[known].sample(frac=1, random_state=0).groupby('corpus').head(HELD_OUT_EACH).reset_index(drop=True)
     return drawn, dict(pairs=len(held), without_template=int((~known).sum()))
 
 
 def known_pairs(held, s):
     "How many of the pairs are training pairs of the canonicaliser, in either direction: its corpus held out others."
     pairs = Corpus.open('canonical', s).frame(['reference', 'translation', 'corpus'])
-    pairs = pairs[~pairs.corpus.str.endswith('held out')]
+    pairs = pairs[~pairs.corpus.str.endswith(APART)]
     trained = set(zip(pairs.reference, pairs.translation))
     return sum((a, b) in trained or (b, a) in trained for a, b in zip(held.source, held.reference))
 

@@ -36,6 +36,7 @@ from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import atomic, read_json, settings, write_json
 from paranmt_lab.jobs.provenance import provenance
+from paranmt_lab.recipes.generation import APART
 from paranmt_lab.training.config import train_config
 from paranmt_lab.training.loop import train
 
@@ -260,7 +261,7 @@ def generated_pairs(pairs, s):
 def drawn_pairs(seed, kinds, s):
     "Pairs by their kind, one of a segment; the generated ones have the segments and references of the real ones."
     every = Corpus.open('canonical', s).frame(['segment', 'reference', 'translation', 'corpus'])
-    every = every[~every.corpus.str.endswith('held out')].sample(frac=1, random_state=seed)
+    every = every[~every.corpus.str.endswith(APART)].sample(frac=1, random_state=seed)
     every = every.drop_duplicates('segment', ignore_index=True)
     if len(every) < 2 * PAIRS: raise ValueError(f'{len(every)} segments, expected at least {2 * PAIRS}')
     real, further = every[:PAIRS], every[PAIRS:2 * PAIRS]

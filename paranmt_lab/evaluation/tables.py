@@ -104,7 +104,7 @@ def joined_table(
     "The figures of a table, ours and the paper's, and their `difference`."
     every, ours = published_figures(), measured(table, folder)
     paper = every[every.run == table]
-    if not len(paper) and not len(ours):
+    if not len(paper) and not len(ours) and table not in TITLES:
         raise ValueError(f"no table {table!r}; there are {', '.join(table_list(folder).table)}")
     ours = ours.assign(joined=ours.counterpart.where(ours.counterpart != '', ours.dataset))
     paper = paper.assign(joined=paper.dataset)
@@ -239,7 +239,8 @@ def table_list(
     "All tables, with the number of our figures and the paper's."
     paper = published_figures().groupby('run', sort=False).size()
     ours = {table: int(measured(table, folder).value.notna().sum()) for table in measured_tables(folder)}
-    keys = sorted({*paper.index, *ours}, key=lambda key: (key.partition('.')[0], int(key.rpartition('.')[2] or 0)))
+    order = lambda key: (key.partition('.')[0], int(key.rpartition('.')[2] or 0))
+    keys = sorted({*paper.index, *ours, *TITLES}, key=order)
     return pd.DataFrame([dict(table=key, about=TITLES.get(key, ''), ours=ours.get(key, 0), paper=int(paper.get(key, 0)))
                          for key in keys])
 

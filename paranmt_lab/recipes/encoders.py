@@ -140,7 +140,7 @@ def sts_by_year(
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #79a49853
 def of_benchmark(
     *tasks:str, # Of the STS Benchmark
-) -> Pick:      # Their figures; `counterpart`: the part of the test set whose place a figure takes
+) -> Pick:      # Their figures; `counterpart`: the part of the test set that a figure replaces
     "Figures of `paranmt.9`; a part that takes the place of an absent one is compared with it."
     def pick(outcome):
         rows = of_tasks(*tasks)(outcome)

@@ -7,12 +7,15 @@ __all__ = ['TEXTS', 'VERSIONS', 'part_state', 'part_list']
 
 # %% ../../nbs/5_learning/recipes/11_parts.ipynb #9622140c
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from ..evaluation.comparison import SYSTEM_COLUMNS
 from ..evaluation.tables import TITLES, absent_reasons, joined_table, measured
-from .reproduce import RECIPES
+from ..ground.settings import settings
+from .reproduce import RECIPES, plan
 
 # %% ../../nbs/5_learning/recipes/11_parts.ipynb #7e1475f8
 TEXTS = { # Tables of sentences, and the figure: what they show, and what shows ours
@@ -36,15 +39,20 @@ def _command(table):
     commands = [*measured(table).command, *(f'not available: {reason}' for reason in absent_reasons(table))]
     return next(filter(None, commands), '')
 
+def _hours(table):
+    "Hours of one core for the trainings and measurements of the scale `laptop`, by measured rates."
+    if table not in RECIPES: return pd.NA
+    return plan(table, 'laptop', replace(settings(), workspace=Path('/nowhere'))).hours.sum(skipna=False)
+
 _CELL = ['task', 'dataset', 'metric', 'system', *SYSTEM_COLUMNS]
 
 def part_state(
     table:str, # Key of a table, as in `TITLES` or `TEXTS`
-) -> dict:     # about, state, ours, paper, both: numbers of figures; n: most pairs of one; command
-    "State, figures and command of a table."
+) -> dict:     # about, state, ours, paper, both: numbers of figures; n: most pairs of one; hours, command
+    "State, figures, hours and command of a table."
     if table in TEXTS:
         about, command = TEXTS[table]
-        return dict(about=about, state='works', ours=0, paper=0, both=0, n=pd.NA, command=command)
+        return dict(about=about, state='works', ours=0, paper=0, both=0, n=pd.NA, hours=pd.NA, command=command)
     figures = joined_table(table)
     ours = figures[figures.ours.notna()]
     cells = figures.assign(dataset=figures.counterpart.where(figures.counterpart != '', figures.dataset))
@@ -53,12 +61,12 @@ def part_state(
     if len(ours): state = 'works' if 2 * both >= len(there) else 'partly'
     n = ours.n.astype(float).max()
     return dict(about=TITLES.get(table, ''), state=state, ours=len(ours), paper=len(there), both=both,
-                n=int(n) if n > 0 else pd.NA, command=_command(table))
+                n=int(n) if n > 0 else pd.NA, hours=_hours(table), command=_command(table))
 
-def part_list() -> pd.DataFrame: # part, about, state, ours, paper, both, n, command
+def part_list() -> pd.DataFrame: # part, about, state, ours, paper, both, n, hours, command
     "Every table and figure of the papers, in their order."
     states = {key: part_state(key) for key in (*TITLES, *TEXTS)}
     states |= {key: states[same] | dict(about=f'as {same}') for key, same in VERSIONS.items()}
     order = lambda key: (key.partition('.')[0], [int(x) for x in re.findall(r'\d+', key.partition('.')[2])])
     frame = pd.DataFrame([dict(part=key) | states[key] for key in sorted(states, key=order)])
-    return frame.astype(dict(n='Int64'))
+    return frame.astype(dict(n='Int64', hours='Float64'))

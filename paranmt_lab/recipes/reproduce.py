@@ -27,6 +27,7 @@ from .encoders import Recipe
 from .outcomes import Step, outcome_of, take
 from .rows import Measured
 from .sources import SOURCES, lacking_files, need_corpus
+from .trials import state_size
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #05889fd4
 SCALES = { # Scale to what it is for
@@ -103,8 +104,9 @@ def steps_of(
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #50ddeb2f
 RATES = { # Model to pairs a second, on one CPU core with 300 dimensions (learning.ipynb, speed.ipynb)
-    'WORD': 12_000, 'TRIGRAM': 7_000, 'WORD+TRIGRAM': 5_000, 'WORD,TRIGRAM': 5_000, 'LSTM': 300, 'BLSTM': 200,
-    'WORD+TRIGRAM+LSTM': 280, 'WORD,TRIGRAM,LSTM': 280, 'GRAN': 250,
+    'WORD': 16_000, 'TRIGRAM': 8_500, 'WORD+TRIGRAM': 6_500, 'WORD,TRIGRAM': 5_000, 'LSTM': 400, 'BLSTM': 200,
+    'WORD+TRIGRAM+LSTM': 380, 'WORD,TRIGRAM,LSTM': 280, 'GRAN': 250, 'SUBWORD': 10_000,
+    'MORPH': 700, # with Morfessor's own training
 }
 
 def measured_rates(
@@ -115,14 +117,14 @@ def measured_rates(
     for path in sorted((s.workspace / 'recipes').glob('*.json')):
         facts = read_json(path)
         if not facts.get('rate') or facts['config']['corpus'] == 'smoke': continue
-        size = facts['config'].get('model', 'WORD'), facts['config'].get('hidden', 0)
+        size = facts['config'].get('model', 'WORD'), state_size(facts['config'])
         by_size.setdefault(size, []).append(facts['rate'])
     return {size: float(pd.Series(rates).median()) for size, rates in by_size.items()}
 
 def _rate(step, rates):
     "Pairs a second of a step; without a measured rate, states of three times the size take nine times as long."
     if step.rate: return step.rate
-    typical = RATES.get(step.model, math.nan) / max(1, step.hidden / 300) ** 2
+    typical = RATES.get(step.model, math.nan) / ((step.hidden or 300) / 300) ** 2
     return rates.get((step.model, step.hidden), typical)
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #b9aa535e

@@ -6,8 +6,8 @@
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
            'GLOVE', 'CZECH', 'FEW_LISTS', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE',
            'IN_ORDER', 'NOISE', 'FEW_WORDS', 'POSITIVES', 'CLEAN', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
-           'paraphrases_of', 'make_paraphrases', 'make_wmt', 'make_people', 'translation_lists', 'make_bitext',
-           'make_few_lists', 'rows_where', 'make_czech_first', 'classifier_config', 'make_czech_mined',
+           'paraphrases_of', 'make_paraphrases', 'make_wmt', 'only_letters', 'make_people', 'translation_lists',
+           'make_bitext', 'make_few_lists', 'rows_where', 'make_czech_first', 'classifier_config', 'make_czech_mined',
            'make_published', 'make_in_order', 'make_noise', 'make_more', 'make_language', 'lacking_files',
            'need_corpus']
 
@@ -141,8 +141,10 @@ def make_wmt(
 PEOPLE = {'asset': 'simplifications', 'turkcorpus': 'simplifications', 'multi30k-captions': 'captions',
           'bible4': 'verses', 'tatoeba-pivot': 'everyday'} # File to domain
 
-def _letters(texts):
-    "Letters and digits alone."
+def only_letters(
+    texts:pd.Series, # Sentences
+) -> pd.Series:      # The same without brackets, blanks, punctuation and case
+    "Letters and digits alone, which tell whether two files have the same sentence."
     return texts.str.casefold().str.replace('-lrb-|-rrb-', '', regex=True).str.replace(r'\W+', '', regex=True)
 
 def make_people(
@@ -154,7 +156,7 @@ def make_people(
     for file, domain in PEOPLE.items():
         rows = pd.read_parquet(s.resources / f'train/paraphrase/{file}.parquet')
         pairs = rows.rename(columns={'sentence1': 'reference', 'sentence2': 'translation'})
-        keys = _letters(rows.sentence1) if domain == 'simplifications' else rows.segment
+        keys = only_letters(rows.sentence1) if domain == 'simplifications' else rows.segment
         segments = [segment_of(domain, str(key)) for key in keys]
         parts.append(pairs.assign(corpus=domain, segment=segments)[['segment', 'corpus', 'reference', 'translation']])
     write_whole(name, pd.concat(parts).sample(frac=1, random_state=0), s)
@@ -282,33 +284,34 @@ FEW_WORDS = 10        # Most words of their sentences, as in subtitles
 POSITIVES = 10_000    # Their pairs, random ones included
 CLEAN = 100_000       # Clean pairs of the corpora `more-SHARE`, to which random ones are added
 
-def _short_pairs(n, s):
-    "Some short references with systems' outputs."
-    columns = ['segment', 'reference', 'hypothesis']
-    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
-    blanks = pd.concat([rows[side].str.count(' ') for side in columns[1:]], axis=1).max(axis=1)
-    rows = rows[(blanks < FEW_WORDS) & (rows.reference != rows.hypothesis)]
-    pairs = rows.sample(min(n, len(rows)), random_state=0, ignore_index=True)
-    segments = [segment_of('wmt21-23', str(segment)) for segment in pairs.segment]
-    return pairs.rename(columns={'hypothesis': 'translation'}).assign(segment=segments)
+def _short(pairs, n):
+    "Some pairs of short sentences that differ."
+    blanks = pd.concat([pairs[side].str.count(' ') for side in ('reference', 'translation')], axis=1).max(axis=1)
+    pairs = pairs[(blanks < FEW_WORDS) & (pairs.reference != pairs.translation)]
+    return pairs.sample(min(n, len(pairs)), random_state=0, ignore_index=True)
 
 def make_noise(
     name:str,   # Name of the corpus, which ends in the share of random pairs
     s:Settings, # Settings
 ):
     "Short references with systems' outputs, of which a share gets the output of another source instead."
-    pairs = _short_pairs(POSITIVES, s)
+    columns = ['segment', 'reference', 'hypothesis']
+    rows = pd.read_parquet(s.resources / 'train/paraphrase/wmt21-23.parquet', columns=columns)
+    pairs = _short(rows.rename(columns={'hypothesis': 'translation'}), POSITIVES)
     order = np.random.default_rng(0).permutation(len(pairs))  # more noise spoils the same pairs and more of them
     noise = order[:int(float(name.rpartition('-')[2]) * len(pairs))]
     pairs.loc[noise, 'translation'] = pairs.translation[np.roll(noise, 1)].to_numpy()
-    write_whole(name, pairs, s)
+    write_whole(name, pairs.assign(segment=[segment_of('wmt21-23', str(x)) for x in pairs.segment]), s)
 
 def make_more(
     name:str,   # Name of the corpus, which ends in the share of random pairs
     s:Settings, # Settings
 ):
-    "Clean short pairs, and as many random ones as their share asks for."
-    clean, share = _short_pairs(CLEAN, s), float(name.rpartition('-')[2])
+    "Clean short pairs of all files but captions, and as many random ones as their share asks for."
+    rng, share = np.random.default_rng(0), float(name.rpartition('-')[2])
+    files = [file for file in PARAPHRASES if file != 'multi30k-captions']
+    pairs = pd.concat([paraphrases_of(file, s, rng) for file in files], ignore_index=True)
+    clean = _short(pairs.drop_duplicates(['reference', 'translation']), CLEAN)
     noise = clean.sample(round(len(clean) * share / (1 - share)), random_state=1)
     noise = noise.assign(translation=np.roll(noise.translation, 1))
     write_whole(name, pd.concat([clean, noise]).sample(frac=1, random_state=2), s)
@@ -322,7 +325,9 @@ def make_language(
     rows = pd.read_parquet(s.resources / f'train/bitext/{language}-en.parquet').sample(frac=1, random_state=0)
     write_whole(name, rows.assign(source_lang=language), s)
 
-_GENERATION = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'bible4')
+_NO_CAPTIONS = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'multi30k-captions')
+_NO_BIBLES = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'bible4')
+_GENERATION = Imported('recipes.generation.make_generation')
 _FOLDER = 'name the folder that holds them in settings.ini or PARANMT_RESOURCES'
 SOURCES:dict[str, Source] = { # Corpus to its source
     'smoke': Source('sentences of the built-in sample, translated by the model that ships', 240, make_smoke,
@@ -348,15 +353,14 @@ SOURCES:dict[str, Source] = { # Corpus to its source
                        (SCORE,)),
     'wmt-in-order': Source('the pairs of wmt21-23 with the outputs for one reference side by side', 402_580,
                            make_in_order, (IN_ORDER['wmt-in-order'],), _FOLDER, (SCORE,)),
-    'canonical': Source('short pairs of four kinds that the shipped scorer calls paraphrases', 400_000,
-                        Imported('recipes.generation.make_generation'), _GENERATION, _FOLDER),
-    'syntactic': Source('fewer and shorter ones', 22_000, Imported('recipes.generation.make_generation'),
-                        _GENERATION, _FOLDER),
+    'canonical': Source('pairs of at most 20 words that the shipped scorer calls paraphrases', 385_788, _GENERATION,
+                        _NO_BIBLES, _FOLDER),
+    'syntactic': Source('pairs of at most 12 words that the shipped scorer calls paraphrases', 20_479, _GENERATION,
+                        _NO_BIBLES, _FOLDER),
     **{f'noise-{share:g}': Source(f'short pairs of WMT, {share:.0%} of them random', POSITIVES, make_noise,
                                   ('train/paraphrase/wmt21-23.parquet',), _FOLDER) for share in NOISE},
-    **{f'more-{share:g}': Source(f'100,000 short pairs of WMT, and random ones until these are {share:.0%}',
-                                 round(CLEAN / (1 - share)), make_more, ('train/paraphrase/wmt21-23.parquet',), _FOLDER)
-       for share in (0, .4)},
+    **{f'more-{share:g}': Source(f'100,000 short pairs, and random ones: a share of {share:.0%}',
+                                 round(CLEAN / (1 - share)), make_more, _NO_CAPTIONS, _FOLDER) for share in (0, .4)},
     **{f'bitext-{lang}': Source('sentences and their English ones', 20_000, make_language,
                                 (f'train/bitext/{lang}-en.parquet',), _FOLDER) for lang in ('de', 'fi', 'fr', 'sv')},
 }

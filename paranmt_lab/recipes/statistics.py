@@ -172,7 +172,7 @@ def bleu_figure(
 ) -> dict:                    # metric, value, low, high, n, protocol; the interval is by a thousand resamplings
     "BLEU of a corpus as a figure."
     from sacrebleu.metrics import BLEU
-    metric = BLEU()
+    metric = BLEU(force=True)  # no warning of tokenised sentences
     score = metric.corpus_score(list(outputs), [list(references)], n_bootstrap=1000)
     signature = str(metric.get_signature())
     facts = json.loads(score.format(width=2, signature=signature, is_json=True))
