@@ -285,7 +285,7 @@ def _notes(table, reference):
     exact = "The paper's figures are taken as exact. "
     test = 'Measured systems are compared on the same pairs, where this machine has both. '
     rules = exact + test * (row['kind'] != PAPER) + _NO_INTERVAL
-    if (table.verdict == OTHER_PAIRS).any(): rules += f' *{OTHER_PAIRS}*: a name with *on* names the set.'
+    if (table.verdict == OTHER_PAIRS).any(): rules += f' *{OTHER_PAIRS}*: measured on another set than the chosen row.'
     return f'{rules}  \n**{escaped(reference)}**: {escaped(about) or "no setting is known"}'
 
 @page_part

@@ -193,15 +193,13 @@ def canonicalise(
     corpus:Corpus, # Pairs
     s:Settings,    # Settings
     fields:dict,   # Of the config
-) -> list[dict]|None: # Figures of the generator, of a copy and of the other side; None if it was stopped
+) -> list[dict]|None: # Figures of the generator and of a copy; None if it was stopped
     "Train a canonicaliser and measure its paraphrases of held-out sentences."
     generator = need_generator(corpus, s, False, **fields)
     if generator is None: return None
     engine, held_out = generator
     some = _some(held_out)
-    systems = {'canonicaliser': best(engine, some.source), 'copy of the input': list(some.source),
-               'other side of the pair': list(some.reference)}
-    return _rows(systems, some, s)
+    return _rows({'canonicaliser': best(engine, some.source), 'copy of the input': list(some.source)}, some, s)
 
 PIECES = {'canonical': 12_000, 'syntactic': 4_500} # Pieces a second that one core trains, of both sides
 

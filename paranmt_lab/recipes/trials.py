@@ -127,6 +127,7 @@ class Trial:
         parts += [amount(config.optimizer.epochs, 'epoch'), f'M = {config.mining.megabatch}'
                   + (f", from 1 on, by one after {amount(grow, 'mini-batch', 'mini-batches')}" if grow else '')]
         if config.mining.scramble: parts.append(f'{config.mining.scramble:.0%} of the pairs scrambled')
+        if encoder.candidate != _PLAIN['candidate']: parts.append(f'{encoder.candidate} in the GRU')
         start = encoder.start or encoder.vectors
         return ', '.join([*parts, f'{encoder.dim} dimensions', f'start from {start}' if start else 'random start'])
 
