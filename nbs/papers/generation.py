@@ -45,7 +45,8 @@ VARIED = .4          # Overlap of trigrams at most, in the pairs of `canonicalis
 
 def config(name, **changes):
     "Config of a training, as a GPU trains it in minutes."
-    return generator_config(name, 'canonical', **SIZES['paper']['canonical'] | changes)
+    domains = [domain + APART for domain in PAIRS['canonical'].held_out]
+    return generator_config(name, 'canonical', domains, **SIZES['paper']['canonical'] | changes)
 
 
 CONFIGS = {c.name: c for c in (

@@ -79,8 +79,8 @@ def templates(s):
     write_json(FILE, read_json(FILE) | dict(syntax=found))
 
 
-CONFIG = generator_config('syntactic', 'syntactic', architecture='syntax', parser=PARSER, longest_parse=70,
-                          **SIZES['paper']['syntactic'])
+CONFIG = generator_config('syntactic', 'syntactic', [domain + APART for domain in PAIRS['syntactic'].held_out],
+                          architecture='syntax', parser=PARSER, longest_parse=70, **SIZES['paper']['syntactic'])
 
 
 def train(s):

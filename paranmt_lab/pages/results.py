@@ -278,14 +278,14 @@ def _choose_table(stamps, about, places):
 
 _NO_INTERVAL = '– : not available, since there are no outputs by pair.'
 
-def _notes(table, reference):
+def _notes(table, figures, reference):
     "How to read the differences, and how the chosen system was trained."
     [row] = table[table.system == reference].to_dict('records')
     about = ' · '.join(filter(None, (row.get('setting'), row.get(OVERLAP))))
     exact = "The paper's figures are taken as exact. "
     test = 'Measured systems are compared on the same pairs, where this machine has both. '
     rules = exact + test * (row['kind'] != PAPER) + _NO_INTERVAL
-    if (table.verdict == OTHER_PAIRS).any(): rules += f' *{OTHER_PAIRS}*: measured on another set than the chosen row.'
+    if figures.own.nunique() > 1: rules += f' *{OTHER_PAIRS}*: measured on another set than the chosen row.'
     return f'{rules}  \n**{escaped(reference)}**: {escaped(about) or "no setting is known"}'
 
 @page_part
@@ -306,7 +306,7 @@ def show_standings(
     html = ranking_html(table, figure, reference, further_columns(rows, figure))
     picture = partial(system_dots, figures, reference, f'{figure}; the line is {reference}', decimals(figures.value))
     with place: show_rows(partial(show_ranking, 'ranking', html), table, 'standings', picture)
-    st.caption(_notes(table, reference))
+    st.caption(_notes(table, figures, reference))
 
 # %% ../../nbs/6_showing/pages/17_results.ipynb #3eabd7ef
 def _tested(encoders, stamps, resources):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..annotation.table3 import wilson
 from ..classifier.config import L2_GRID, ListConfig
 from ..classifier.lists import divided_pairs, random_translations, read_lists
 from ..classifier.training import accuracies, train_classifier
@@ -28,7 +27,7 @@ from ..jobs.provenance import fingerprint
 from ..jobs.run import Run
 from ..jobs.workers import locked
 from .encoders import Recipe
-from .rows import as_measured, spanned
+from .rows import as_measured, share_figure, spanned
 from .sources import FEW_LISTS, GLOVE, classifier_config
 from .statistics import LANGUAGES
 from .trials import Measurement
@@ -89,9 +88,8 @@ def accuracy_rows(
     for task, part in parts.items():
         for name, value in accuracies(part).items():
             n = len(part) * (2 if name == 'accuracy' else 1)
-            low, high = wilson(value * n, n)
-            rows.append(dict(task=task, metric=METRICS[name], value=value, low=float(low), high=float(high), n=n,
-                             counterpart='News' if task in ('cs', 'de') else ''))
+            counterpart = 'News' if task in ('cs', 'de') else ''
+            rows.append(dict(task=task, counterpart=counterpart) | share_figure(METRICS[name], value * n, n))
     return rows
 
 def _predictions(run): return pd.read_parquet(run.folder / 'test.parquet')

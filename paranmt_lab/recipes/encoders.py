@@ -42,14 +42,14 @@ class Size:
     selection: Selection | None          # Its pairs; None: all
     fields: dict[str, Any]               # Fields of all configs
     recurrent: dict[str, Any]            # Further fields of models that read word by word
-    large: dict[str, Any]                # Further fields of those with states of 900
+    own: dict[tuple[str, int], dict]     # Name and dimension of a single model to its further fields
     seeds: tuple[int, ...]               # Seeds of averages
     recurrent_seeds: tuple[int, ...]     # Seeds of models that read word by word
     reduced: str                         # What is smaller than in the paper
 
 SIZES:dict[str, Size] = { # Scale to its sizes
     'laptop': Size('paraphrases', None, dict(vocabulary=60_000, min_count=2),
-                   dict(epochs=1, grow=150, limit=400_000), dict(limit=100_000), (0, 1, 2), (0,),
+                   dict(epochs=1, grow=150, limit=400_000), {('LSTM', 900): dict(limit=100_000)}, (0, 1, 2), (0,),
                    '1.2 million pairs of other sources in place of 5 million, random embeddings in place of '
                    'PARAGRAM-SL999; models that read word by word have 400,000 pairs (the LSTM of 900: 100,000), '
                    'one epoch and an M that grows'),
@@ -82,7 +82,7 @@ def model_trial(
     size, own = SIZES[scale], MODELS[name, dim]
     reads_words = any(part in RECURRENT for part in re.split('[+,]', own['model']))
     own = own | size.fields | (size.recurrent if reads_words else dict(scramble=0.))
-    own = own | (size.large if own.get('hidden') == 900 else {}) | fields
+    own = own | size.own.get((name, dim), {}) | fields
     if 'word' not in features_of(own['model']): own = own | dict(vectors='')
     config = train_config('trial', size.corpus, 'paper-2018', **own)
     return Trial(config, dict(system=name, training='ParaNMT', dim=dim), size.selection,

@@ -4,20 +4,18 @@
 
 # %% auto #0
 __all__ = ['DOMAINS', 'LEAST', 'APART', 'PAIRS', 'BEAM', 'SIZES', 'HELD_OUT_EACH', 'PIECES', 'FREQUENT', 'Pairs', 'short_pairs',
-           'make_generation', 'best', 'mean_figure', 'share_figure', 'only_words', 'judge', 'generator_config',
-           'need_generator', 'canonicalise', 'canonicaliser', 'both_directions', 'for_templates', 'askable', 'control',
-           'templates']
+           'make_generation', 'best', 'only_words', 'judge', 'generator_config', 'need_generator', 'canonicalise',
+           'canonicaliser', 'both_directions', 'for_templates', 'askable', 'control', 'templates']
 
 # %% ../../nbs/5_learning/recipes/13_generation.ipynb #5d0f41c0
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..annotation.table3 import wilson
 from ..corpora.pairs import segment_of
 from ..corpora.query import Corpus
 from ..encoders.protocol import Compares
@@ -33,9 +31,9 @@ from ..jobs.provenance import fingerprint
 from ..parsing.columns import parse_corpus
 from .encoders import Recipe
 from .outcomes import sum_of
-from .rows import as_measured
+from .rows import as_measured, bleu_figure, mean_figure, share_figure
 from .sources import SCORER, SOURCES, only_letters, paraphrases_of, write_whole
-from .statistics import PARSER, bleu_figure
+from .statistics import PARSER
 from .trials import Measurement
 
 # %% ../../nbs/5_learning/recipes/13_generation.ipynb #7befb61f
@@ -98,22 +96,6 @@ def best(
     "The best paraphrases of a beam."
     return [first.text for first, *_ in engine.translate(list(texts), Decoding(BEAM))]
 
-def mean_figure(
-    metric:str,     # Its name
-    values:Sequence[float], # One for each pair
-) -> dict:          # metric, value, low, high, n
-    "A mean with its 95 % interval by the normal distribution."
-    mean, half = float(np.mean(values)), 1.96 * float(np.std(values)) / len(values) ** .5
-    return dict(metric=metric, value=mean, low=mean - half, high=mean + half, n=len(values))
-
-def share_figure(
-    metric:str,         # Its name
-    hits:Sequence[bool], # One for each pair
-) -> dict:              # metric, value, low, high, n
-    "A share with its 95 % interval by Wilson."
-    low, high = map(float, wilson(int(np.sum(hits)), len(hits)))
-    return dict(metric=metric, value=float(np.mean(hits)), low=low, high=high, n=len(hits))
-
 def only_words(
     text:str, # Sentence
 ) -> str:     # Without case and punctuation
@@ -129,47 +111,48 @@ def judge(
     "How near are paraphrases to their input, and to what another wrote?"
     cosines = {'cosine, to the input': inputs, 'cosine, to the other side': references}
     return [bleu_figure(outputs, references), bleu_figure(outputs, inputs) | dict(metric='self-BLEU'),
-            share_figure('copies', [only_words(a) == only_words(b) for a, b in zip(outputs, inputs)]),
+            share_figure('copies', sum(only_words(a) == only_words(b) for a, b in zip(outputs, inputs)), len(inputs)),
             *(mean_figure(name, scorer.similarity_pairwise(list(outputs), list(of))) for name, of in cosines.items())]
 
 # %% ../../nbs/5_learning/recipes/13_generation.ipynb #b4105f14
-_LARGE = dict(dim=192, hidden=256, pieces=4_000, batch_tokens=12_800, steps=16_000, warmup=400, cooldown=.4,
-              short_first=1_600, average=.999, evaluate_every=2_000, checkpoint_every=2_000, learning_rate=2e-3)
-_LARGE_SYNTAX = dict(dim=128, hidden=160, pieces=2_500, batch_tokens=6_000, steps=7_000, warmup=200, cooldown=.6,
-                     short_first=0, average=.998, dropout=.3, patience=6, evaluate_every=500, checkpoint_every=500,
-                     learning_rate=2e-3)
+_LARGE = dict(max_words=PAIRS['canonical'].words, dim=192, hidden=256, pieces=4_000, batch_tokens=12_800,
+              steps=16_000, warmup=400, cooldown=.4, short_first=1_600, average=.999, evaluate_every=2_000,
+              checkpoint_every=2_000, learning_rate=2e-3)
+_LARGE_SYNTAX = dict(max_words=PAIRS['syntactic'].words, dim=128, hidden=160, pieces=2_500, batch_tokens=6_000,
+                     steps=7_000, warmup=200, cooldown=.6, short_first=0, average=.998, dropout=.3, patience=6,
+                     evaluate_every=500, checkpoint_every=500, learning_rate=2e-3)
 _SMALL = dict(dim=128, hidden=160, pieces=2_500, batch_tokens=3_200, warmup=200, short_first=0, average=.995,
               evaluate_every=500, checkpoint_every=250, learning_rate=2e-3)
 SIZES:dict[str, dict[str, dict]] = { # Scale to the fields of the network of each corpus
-    'laptop': dict(canonical=_SMALL | dict(steps=3_000, cooldown=.4),
-                   syntactic=_SMALL | dict(steps=2_000, cooldown=.6, dropout=.3)),
+    'laptop': dict(canonical=_SMALL | dict(max_words=PAIRS['canonical'].words, steps=3_000, cooldown=.4),
+                   syntactic=_SMALL | dict(max_words=PAIRS['syntactic'].words, steps=2_000, cooldown=.6, dropout=.3)),
     'paper': dict(canonical=_LARGE, syntactic=_LARGE_SYNTAX),
 }
+
 _TINY = dict(dim=16, hidden=16, pieces=150, batch_tokens=400, steps=4, warmup=1, short_first=0, development=5,
              evaluate_every=0, checkpoint_every=0, patience=0)
 
 def generator_config(
-    name:str,     # Name of the run
-    corpus:str,   # Name of its corpus
-    **fields:Any, # Fields of `SIZES`, and others
-) -> GeneratorConfig: # The config
-    "The config of a generator; held-out domains are those of its corpus."
-    kind = PAIRS.get(corpus, PAIRS['syntactic'])
-    held_out = {domain + APART: -1 for domain in kind.held_out} if corpus in PAIRS else {}
-    fields = dict(corpus=corpus, max_words=kind.words, held_out=held_out, development=300) | fields
+    name:str,             # Name of the run
+    corpus:str,           # Name of its corpus
+    domains:Iterable[str], # Domains of the corpus
+    **fields:Any,         # Fields of `SIZES`, and others
+) -> GeneratorConfig:     # The config
+    "The config of a generator; pairs of domains that end in `APART` are held out."
+    held_out = {domain: -1 for domain in sorted(domains) if domain.endswith(APART)}
+    fields = dict(corpus=corpus, held_out=held_out, development=300) | fields
     return build(GeneratorConfig, name=name, **fields)
 
 def need_generator(
     corpus:Corpus, # Its pairs
     s:Settings,    # Settings
-    both:bool,     # Train in both directions
     **fields:Any,  # Of its config
 ) -> tuple[Any, pd.DataFrame]|None: # The engine, and held-out pairs: source, reference; None if it was stopped
     "Train a generator, or resume, and open it."
-    config = generator_config('any', corpus.name, **fields)
+    config = generator_config('any', corpus.name, corpus.frame(['corpus']).corpus.unique(), **fields)
     name = f'generator-{fingerprint([flat(config), sum_of(corpus.name, s)])[:8]}'
     pairs = generator_pairs(corpus, config)
-    run = train_generator(alter(config, name=name), both_directions(pairs) if both else pairs, s)
+    run = train_generator(alter(config, name=name), both_directions(pairs) if config.more_columns else pairs, s)
     if not run.finished: return None
     held_out = pd.read_parquet(run.folder / 'held-out.parquet').drop_duplicates('source')
     return open_generator(f'generator:{run.folder / LstmLearner.folder_name}', s), held_out
@@ -195,7 +178,7 @@ def canonicalise(
     fields:dict,   # Of the config
 ) -> list[dict]|None: # Figures of the generator and of a copy; None if it was stopped
     "Train a canonicaliser and measure its paraphrases of held-out sentences."
-    generator = need_generator(corpus, s, False, **fields)
+    generator = need_generator(corpus, s, **fields)
     if generator is None: return None
     engine, held_out = generator
     some = _some(held_out)
@@ -225,7 +208,8 @@ FREQUENT = 5 # Templates that are asked for of every sentence
 def both_directions(
     pairs:pd.DataFrame, # With parses, of `generator_pairs`
 ) -> pd.DataFrame:      # With the same pairs, sides changed, but for held-out ones
-    "Pairs in both directions."
+    "Pairs in both directions; where none is marked as held out, in one, since any of them may be."
+    if not pairs.corpus.str.endswith(APART).any(): return pairs
     other_side = {'reference': 'translation', 'translation': 'reference', 'first_parse': 'second_parse',
                   'second_parse': 'first_parse'}
     backwards = pairs[~pairs.corpus.str.endswith(APART)].rename(columns=other_side)
@@ -259,8 +243,7 @@ def control(
 ) -> list[dict]|None: # Figures of each template and of a copy; None if it was stopped
     "Train a syntactically controlled network, and measure whether its paraphrases have the templates."
     if not parse_corpus(corpus, PARSER, s.workers): return None
-    generator = need_generator(corpus, s, corpus.name in PAIRS, architecture='syntax', parser=PARSER, longest_parse=70,
-                               **fields)
+    generator = need_generator(corpus, s, architecture='syntax', parser=PARSER, longest_parse=70, **fields)
     if generator is None: return None
     engine, held_out = generator
     held_out = held_out.assign(template=engine.real_templates(list(held_out.reference)))
@@ -276,7 +259,8 @@ def control(
     for name, outputs in systems.items():
         for metric, texts in (('match', outputs), ('match, of the input', inputs)):
             real = np.array(engine.real_templates(texts))
-            rows.append(share_figure(metric, real == np.array(targets[name])) | facts | dict(system=name))
+            hits = int((real == np.array(targets[name])).sum())
+            rows.append(share_figure(metric, hits, len(texts)) | facts | dict(system=name))
     return rows
 
 def templates(

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['Pick', 'Rows', 'Measured', 'by_year', 'of_tasks', 'last_development', 'mean_of_sets', 'over_seeds', 'each_trial',
-           'as_measured', 'spanned', 'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences']
+           'as_measured', 'spanned', 'mean_differences', 'development_scores', 'chosen_trials', 'paired_differences',
+           'share_figure', 'mean_figure', 'bleu_figure']
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #c89358e8
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..annotation.table3 import wilson
 from ..evaluation.results import FIGURE, MEAN, ONE_DATASET, results_frame
 from ..evaluation.sts import PLAIN_MEAN, YEARLY, of_datasets, yearly_means
 from .trials import Measurement, Trial
@@ -178,3 +181,34 @@ def paired_differences(
     seeds = [seed for seed in result.outcomes if seed in baseline.outcomes]
     value = lambda of, seed: pick(of.outcomes[seed])[0]['value']
     return interval([value(result, seed) - value(baseline, seed) for seed in seeds])
+
+# %% ../../nbs/5_learning/recipes/04_rows.ipynb #5bcba275
+def share_figure(
+    metric:str, # Its name
+    k:float,    # Pairs for which it holds
+    n:int,      # Pairs; 0: not available
+) -> dict:      # metric, value, low, high, n
+    "A share with its 95 % interval."
+    low, high = wilson(k, n)
+    return dict(metric=metric, value=float(k / n) if n else np.nan, low=float(low), high=float(high), n=n)
+
+def mean_figure(
+    metric:str,             # Its name
+    values:Sequence[float], # One for each pair
+) -> dict:                  # metric, value, low, high, n
+    "A mean with its 95 % interval."
+    mean, half = float(np.mean(values)), 1.96 * float(np.std(values)) / len(values) ** .5
+    return dict(metric=metric, value=mean, low=mean - half, high=mean + half, n=len(values))
+
+def bleu_figure(
+    outputs:Sequence[str],    # Sentences
+    references:Sequence[str], # One for each
+) -> dict:                    # metric, value, low, high, n, protocol
+    "BLEU of a corpus with its 95 % interval."
+    from sacrebleu.metrics import BLEU
+    metric = BLEU(force=True)  # no warning of tokenised sentences
+    score = metric.corpus_score(list(outputs), [list(references)], n_bootstrap=1000)
+    signature = str(metric.get_signature())
+    facts = json.loads(score.format(width=2, signature=signature, is_json=True))
+    value, half = facts['score'] / 100, facts.get('confidence_var', 0) / 100  # a BLEU of 0 has none
+    return dict(metric='BLEU', value=value, low=value - half, high=value + half, n=len(outputs), protocol=signature)

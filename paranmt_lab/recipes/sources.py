@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['SCORER', 'SCORE', 'LENGTHS', 'OVERLAPS', 'SMOKE_MEASURES', 'PARAPHRASES', 'SYSTEMS_EACH', 'PEOPLE', 'CZECH_FILE',
            'GLOVE', 'CZECH', 'FEW_LISTS', 'MINING', 'LISTS', 'JUDGES', 'JUDGEMENTS', 'PUBLIC_FILE', 'PUBLIC_SCORE',
-           'IN_ORDER', 'NOISE', 'FEW_WORDS', 'POSITIVES', 'CLEAN', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
+           'NOISE', 'FEW_WORDS', 'POSITIVES', 'CLEAN', 'IN_ORDER', 'SOURCES', 'Source', 'write_whole', 'make_smoke',
            'paraphrases_of', 'make_paraphrases', 'make_wmt', 'only_letters', 'make_people', 'translation_lists',
            'make_bitext', 'make_few_lists', 'rows_where', 'make_czech_first', 'classifier_config', 'make_czech_mined',
-           'make_published', 'make_in_order', 'make_noise', 'make_more', 'make_language', 'lacking_files',
+           'make_published', 'make_noise', 'make_more', 'make_in_order', 'make_language', 'lacking_files',
            'need_corpus']
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ba53119b
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -32,7 +33,7 @@ from ..exchange.paranmt import import_paranmt
 from ..filters.lm_training import train_lm
 from ..filters.scoring import score
 from ..ground.fields import Imported, build
-from ..ground.settings import Settings, whole_folder
+from ..ground.settings import DataWarning, Settings, whole_folder
 from ..translate.driver import translate_corpus
 
 # %% ../../nbs/5_learning/recipes/02_sources.ipynb #ed5ecbfd
@@ -254,7 +255,7 @@ def make_czech_mined(
     judges = _train_judges(apart, s)
     score(pairs, [*LENGTHS, *(measure.partition('@')[0] for measure in JUDGEMENTS)], judges, s.workers)
 
-# %% ../../nbs/5_learning/recipes/02_sources.ipynb #f6dc16e1
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #633db0c5
 PUBLIC_FILE = 'train/paraphrase/para-nmt-50m.txt' # Below the resources
 PUBLIC_SCORE = 'paraphrase_score@published'  # Measure with the scores of the third column
 
@@ -265,20 +266,7 @@ def make_published(
     "Import the published corpus and count its tokens, by which section 5.4 filters; a stopped import resumes."
     score(import_paranmt([s.resources / PUBLIC_FILE], name, PUBLIC_SCORE, s=s), LENGTHS)
 
-IN_ORDER = {'captions': 'train/paraphrase/multi30k-captions.parquet',
-            'wmt-in-order': 'train/paraphrase/wmt21-23.parquet'} # Corpus to its file below the resources
-
-def make_in_order(
-    name:str,   # One of `IN_ORDER`
-    s:Settings, # Settings
-):
-    "The pairs in the order of the file, those of one reference as one segment, and their paraphrase scores."
-    def pairs():
-        names = {'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}
-        rows = pd.read_parquet(s.resources / IN_ORDER[name]).rename(columns=names)
-        return rows[['reference', 'translation']].assign(corpus=name)
-    score(_need_pairs(name, pairs, s), ['paraphrase_score'], [SCORER], s.workers)
-
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #3a5b535b
 NOISE = 0, .2, .3, .4 # Shares of random pairs in the corpora `noise-SHARE`
 FEW_WORDS = 10        # Most words of their sentences, as in subtitles
 POSITIVES = 10_000    # Their pairs, random ones included
@@ -312,9 +300,25 @@ def make_more(
     files = [file for file in PARAPHRASES if file != 'multi30k-captions']
     pairs = pd.concat([paraphrases_of(file, s, rng) for file in files], ignore_index=True)
     clean = _short(pairs.drop_duplicates(['reference', 'translation']), CLEAN)
+    if len(clean) < CLEAN: warnings.warn(f'{name}: {len(clean):,} clean pairs, expected {CLEAN:,}', DataWarning, 2)
     noise = clean.sample(round(len(clean) * share / (1 - share)), random_state=1)
     noise = noise.assign(translation=np.roll(noise.translation, 1))
     write_whole(name, pd.concat([clean, noise]).sample(frac=1, random_state=2), s)
+
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #0ab9e228
+IN_ORDER = {'captions': 'train/paraphrase/multi30k-captions.parquet',
+            'wmt-in-order': 'train/paraphrase/wmt21-23.parquet'} # Corpus to its file below the resources
+
+def make_in_order(
+    name:str,   # One of `IN_ORDER`
+    s:Settings, # Settings
+):
+    "The pairs in the order of the file, those of one reference as one segment, and their paraphrase scores."
+    def pairs():
+        names = {'sentence1': 'reference', 'sentence2': 'translation', 'hypothesis': 'translation'}
+        rows = pd.read_parquet(s.resources / IN_ORDER[name]).rename(columns=names)
+        return rows[['reference', 'translation']].assign(corpus=name)
+    score(_need_pairs(name, pairs, s), ['paraphrase_score'], [SCORER], s.workers)
 
 def make_language(
     name:str,   # Name of the corpus, which ends in a language
@@ -325,6 +329,7 @@ def make_language(
     rows = pd.read_parquet(s.resources / f'train/bitext/{language}-en.parquet').sample(frac=1, random_state=0)
     write_whole(name, rows.assign(source_lang=language), s)
 
+# %% ../../nbs/5_learning/recipes/02_sources.ipynb #1f5fe4bb
 _NO_CAPTIONS = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'multi30k-captions')
 _NO_BIBLES = tuple(f'train/paraphrase/{file}.parquet' for file in PARAPHRASES if file != 'bible4')
 _GENERATION = Imported('recipes.generation.make_generation')

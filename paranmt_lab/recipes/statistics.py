@@ -5,12 +5,9 @@
 # %% auto #0
 __all__ = ['OTHERS', 'PARSER', 'ENGINE', 'COUNTS', 'LANGUAGES', 'MARKS', 'PARANMT', 'domain_pairs', 'describe_words',
            'describe_parses', 'describe_scores', 'sources', 'compare_sides', 'differences', 'count_pairs',
-           'bleu_figure', 'measure_bleu', 'bitexts', 'systems_bleu', 'range_of', 'count_ranges', 'rated_ranges',
-           'score_ranges']
+           'measure_bleu', 'bitexts', 'systems_bleu', 'range_of', 'count_ranges', 'rated_ranges', 'score_ranges']
 
 # %% ../../nbs/5_learning/recipes/08_statistics.ipynb #9564d409
-import json
-from collections.abc import Sequence
 from io import StringIO
 from itertools import product
 
@@ -19,7 +16,7 @@ import pandas as pd
 
 from ..annotation.campaigns import LABELS, SCALES
 from ..annotation.exports import read_parabank
-from ..annotation.table3 import one_label, wilson
+from ..annotation.table3 import one_label
 from ..corpora.query import Corpus
 from ..engines.protocol import Decoding
 from ..filters.measures import paraphrase_score
@@ -27,7 +24,7 @@ from ..ground.models import open_model
 from ..ground.settings import Settings, asset
 from .choosing import DOMAINS, one_of
 from .encoders import Recipe
-from .rows import as_measured, spanned
+from .rows import as_measured, bleu_figure, share_figure, spanned
 from .sources import SCORE, SCORER
 from .trials import Measurement
 from ..selection import PAPER_3, PAPER_RANGES
@@ -166,19 +163,6 @@ def count_pairs(
     "The pairs of a bitext."
     return [dict(metric='million pairs', value=corpus.rows / 1e6, n=corpus.rows)]
 
-def bleu_figure(
-    outputs:Sequence[str],    # Sentences
-    references:Sequence[str], # One for each
-) -> dict:                    # metric, value, low, high, n, protocol; the interval is by a thousand resamplings
-    "BLEU of a corpus as a figure."
-    from sacrebleu.metrics import BLEU
-    metric = BLEU(force=True)  # no warning of tokenised sentences
-    score = metric.corpus_score(list(outputs), [list(references)], n_bootstrap=1000)
-    signature = str(metric.get_signature())
-    facts = json.loads(score.format(width=2, signature=signature, is_json=True))
-    value, half = facts['score'] / 100, facts.get('confidence_var', 0) / 100  # a BLEU of 0 has none
-    return dict(metric='BLEU', value=value, low=value - half, high=value + half, n=len(outputs), protocol=signature)
-
 def measure_bleu(
     corpus:Corpus,         # Bitext
     s:Settings,            # Settings
@@ -259,9 +243,8 @@ def rated_ranges(
     for scale, name in product(SCALES, PAPER_3.range):
         marks = labels[labels.range == name][scale].dropna()
         for label in LABELS:
-            low, high = wilson((marks == label).sum(), len(marks))
-            rows.append(dict(task=scale, dataset=name, system='people', metric=f'rated {label}', n=len(marks),
-                             value=float((marks == label).mean()), low=float(low), high=float(high)))
+            share = share_figure(f'rated {label}', int((marks == label).sum()), len(marks))
+            rows.append(dict(task=scale, dataset=name, system='people') | share)
     return rows
 
 def score_ranges(

@@ -80,7 +80,7 @@ def trained(
     if not keeps: shutil.rmtree(run.folder)
     return facts
 
-# %% ../../nbs/5_learning/recipes/03_trials.ipynb #3ba67b6d
+# %% ../../nbs/5_learning/recipes/03_trials.ipynb #265aba65
 def state_size(
     values:dict, # Field of a config to value; what is left out has its default
 ) -> int:        # 0 where the model reads no sentence word by word
@@ -89,6 +89,7 @@ def state_size(
     parts = re.split('[+,]', values['model'])
     return (values['hidden'] or values['dim']) if any(part in RECURRENT for part in parts) else 0
 
+# %% ../../nbs/5_learning/recipes/03_trials.ipynb #b6827c8f
 @dataclass(frozen=True)
 class Trial:
     "A training that is repeated with several seeds, and the cell of the table that its figures fill."
