@@ -17,12 +17,13 @@ from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.comparison import published_figures
 from paranmt_lab.evaluation.tables import joined_table
 from paranmt_lab.ground.fields import alter
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 from paranmt_lab.recipes.encoders import SIZES, Recipe, model_trial, sts_by_year
+from paranmt_lab.recipes.generation import APART, PAIRS
 from paranmt_lab.recipes.outcomes import outcome_of, take
 from paranmt_lab.recipes.reproduce import RECIPES, plan, recipe_of, reproduce, steps_of, table_rows
 from paranmt_lab.recipes.rows import Measured, each_trial, last_development, over_seeds
-from paranmt_lab.recipes.sources import PUBLIC_FILE, make_smoke, need_corpus
+from paranmt_lab.recipes.sources import PARAPHRASES, PUBLIC_FILE, make_smoke, need_corpus, only_letters
 from paranmt_lab.recipes.trials import NO_PAIRS
 from paranmt_lab.selection import select
 
@@ -98,7 +99,7 @@ KILLED = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from paranmt_lab.ground.settings import settings
+from paranmt_lab.ground.settings import DataWarning, settings
 from paranmt_lab.recipes.reproduce import reproduce
 s = replace(settings(), workspace=Path(sys.argv[1]), resources=Path('/nowhere'), device='cpu', workers=int(sys.argv[2]))
 reproduce('paranmt.6', 'smoke', s, show=False)
@@ -210,3 +211,55 @@ def test_ctrl_c_stops_after_a_checkpoint_and_the_command_resumes(lab, tmp_path):
     assert job.returncode == 130 and 'the same command resumes' in text, text
     done = subprocess.run(command, env=where, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and len(list((tmp_path / 'recipes').glob('*.json'))) == 6
+
+
+def small_resources(folder):
+    "Files of paraphrases with a few made-up pairs each; two files simplify the same sentences, in other tokens."
+    place = folder / 'train/paraphrase'
+    place.mkdir(parents=True)
+    sides = lambda texts: dict(sentence1=texts, sentence2=[text.replace('was', 'is').upper() for text in texts])
+    for file in PARAPHRASES[1:]:
+        texts = [f'{file} number {k} was here .' for k in range(40)]
+        if file in ('asset', 'turkcorpus'): texts = [f'the old house ( {k} ) was red .' for k in range(40)]
+        if file == 'turkcorpus': texts = [text.replace('(', '-lrb-').replace(')', '-rrb-') for text in texts]
+        segments = [f'{file} {k}' for k in range(40)]
+        pd.DataFrame(sides(texts) | dict(segment=segments)).to_parquet(place / f'{file}.parquet')
+    pd.DataFrame(dict(segment=['1'] * 2 + ['2'] * 2, source_lang='cs', source='?', reference='it was a good day .',
+                      system=['A', 'B'] * 2, hypothesis=['it is a good day .', 'a good day it was .'] * 2)
+                 ).to_parquet(place / 'wmt21-23.parquet')
+
+
+def test_no_held_out_sentence_of_a_generator_is_trained_on(lab, tmp_path, monkeypatch):
+    small_resources(tmp_path)
+    s = replace(lab, workspace=tmp_path / 'workspace', resources=tmp_path)
+    few = replace(PAIRS['canonical'], held_out=dict(news=1, captions=5, tatoeba=5, simplified=10))
+    monkeypatch.setitem(PAIRS, 'canonical', few)
+    monkeypatch.setattr('paranmt_lab.recipes.generation.LEAST', -1.)
+    pairs = need_corpus('canonical', s).frame(['reference', 'translation', 'corpus'])
+    apart = pairs.corpus.str.endswith(APART)
+    letters = only_letters(pairs.reference)
+    assert pairs.corpus[apart].nunique() == 4 and not set(letters[apart]) & set(letters[~apart])
+    simplified = pairs[pairs.corpus == f'simplified{APART}']
+    assert simplified.reference.str.contains('-lrb-').any() and simplified.reference.str.contains(r'\(').any()
+
+
+def test_a_generator_of_other_pairs_is_another_run(lab, tmp_path):
+    s = replace(lab, workspace=tmp_path)
+    measure = recipe_of('paranmt.12', 'smoke').trials[0]
+    for n in (240, 120):
+        shutil.rmtree(tmp_path / 'corpora/smoke', ignore_errors=True)
+        Corpus.create('smoke', s).write_pairs(0, Corpus.open('smoke', lab).frame(
+            ['reference', 'translation', 'corpus', 'segment'])[:n])
+        rows = measure.measure(Corpus.open('smoke', s), s, **measure.options)
+        assert {row['system'] for row in rows} == {'canonicaliser', 'copy of the input'}
+    assert len(list(s.runs.glob('generator-*'))) == 2
+
+
+def test_fewer_clean_pairs_than_promised_are_reported(lab, tmp_path):
+    small_resources(tmp_path)
+    s = replace(lab, workspace=tmp_path / 'workspace', resources=tmp_path)
+    with pytest.warns(DataWarning, match=r'more-0.4: \d+ clean pairs, expected 100,000'):
+        corpus = need_corpus('more-0.4', s)
+    clean = corpus.frame(['reference', 'translation']).pipe(lambda f: f.translation == f.reference.str.replace(
+        'was', 'is').str.upper())
+    assert .5 < clean.mean() < .7
