@@ -105,11 +105,33 @@ def _list_tables():
 
 # %% ../../nbs/7_command/cli/12_results.ipynb #044425f0
 def _own_key(table):
-    "The key with the figures of a table; a table of sentences is refused, with what shows ours."
-    from paranmt_lab.recipes.parts import TEXTS, VERSIONS
-    key = VERSIONS.get(table, table)
-    if key in TEXTS: raise ValueError('{} has {} and no figures; ours: {}'.format(table, *TEXTS[key]))
-    return key
+    "The key of a table under which it is kept."
+    from paranmt_lab.recipes.parts import VERSIONS
+    return VERSIONS.get(table, table)
+
+def _without_origin(rows):
+    "A table of texts as it is shown, and its settings."
+    settings = {chr(ord('a') + i): text for i, text in enumerate(rows.config.unique())}
+    return rows.drop(columns=['seeds', 'config']).astype(str), settings
+
+def _kept_texts(table):
+    "The texts of a table that this workspace has made."
+    from paranmt_lab.recipes.reproduce import table_rows
+    rows = table_rows(table, 'laptop', settings())
+    if len(rows): return rows
+    raise ValueError(f'{table} has sentences, and this workspace has none yet: paranmt results reproduce {table}')
+
+def _formatted_texts(rows, form):
+    "A table of texts with its settings."
+    from paranmt_lab.evaluation.tables import with_notes
+    frame, notes = _without_origin(rows)
+    return with_notes(frame, notes, form)
+
+def _show_texts(table, rows):
+    "Print a table of texts with the notes on its settings."
+    frame, notes = _without_origin(rows)
+    show_table(frame, f'{table}: ours')
+    for letter, text in notes.items(): show_note(f'{letter}: {text}.')
 
 def _show_figures(table, figures):
     "Print a table with the notes on its settings."
@@ -124,6 +146,16 @@ def _show_peers(table):
     peers = peer_table(table)
     if len(peers): show_table(peers, 'The same figures of published encoders and of the shipped scorers')
 
+def _show(key, table, rows):
+    "Print a table with whatever there is to say of it."
+    from paranmt_lab.evaluation.tables import absent_reasons
+    from paranmt_lab.recipes.examples import EXAMPLES
+    if key != table: show_note(f'{table} is the same table as {key}.')
+    if key in EXAMPLES: return _show_texts(key, rows)
+    _show_figures(key, rows)
+    _show_peers(key)
+    for reason in absent_reasons(key): show_note(f'Not available: {reason}.')
+
 def table_(
     table:str='', # Key of a table, such as backtranslation.9
     *,
@@ -132,22 +164,20 @@ def table_(
 ):
     """Each figure as ours, the paper's, and the difference; on the screen also those of published encoders. Without a
     key the command lists the tables."""
-    from paranmt_lab.evaluation.tables import FORMATS, absent_reasons, formatted_table, joined_table
+    from paranmt_lab.evaluation.tables import FORMATS, formatted_table, joined_table
+    from paranmt_lab.recipes.examples import EXAMPLES
     form = format or _ENDINGS.get(output.suffix if output else '', 'text')
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is not one of {', '.join(FORMATS)}", param_hint='--format')
     if not table: return _list_tables()
     key = _own_key(table)
-    figures = joined_table(key)
+    rows = _kept_texts(key) if key in EXAMPLES else joined_table(key)
+    text = _formatted_texts(rows, form) if key in EXAMPLES else formatted_table(rows, form)
     if output:
-        with atomic(output) as part: part.write_text(formatted_table(figures, form), encoding='utf-8')
-        show_note(f"{output} has {amount(len(figures), 'figure')} of {table}.")
-    elif form == 'text':
-        if key != table: show_note(f'{table} is the same table as {key}.')
-        _show_figures(key, figures)
-        _show_peers(key)
-        for reason in absent_reasons(key): show_note(f'Not available: {reason}.')
-    else: typer.echo(formatted_table(figures, form), nl=False)
+        with atomic(output) as part: part.write_text(text, encoding='utf-8')
+        show_note(f"{output} has {amount(len(rows), 'row')} of {table}.")
+    elif form != 'text': typer.echo(text, nl=False)
+    else: _show(key, table, rows)
 
 # %% ../../nbs/7_command/cli/12_results.ipynb #7e1bd2e0
 def reproduce_(
@@ -159,13 +189,15 @@ def reproduce_(
     output:Path=None, # Folder of the figures; default: tables/SCALE in the workspace
 ):
     "If it is killed or stopped, the same command resumes it. Corpora are made from files below the resources."
+    from paranmt_lab.recipes.examples import EXAMPLES
     from paranmt_lab.recipes.reproduce import plan, recipe_of, reproduce
     s = settings()
     table = _own_key(table)
     if dry_run: return _show_plan(plan(table, scale, s), f'{table} at scale {scale}', s)
     if note := recipe_of(table, scale).reduced: show_note(f'Against the paper: {note}.')
     figures = reproduce(table, scale, s, cluster, output)
-    _show_figures(table, figures[figures.ours.notna() | figures.paper.notna()])
+    if table in EXAMPLES: _show_texts(table, figures)
+    else: _show_figures(table, figures[figures.ours.notna() | figures.paper.notna()])
     for name, reason in figures.attrs['failures'].items(): show_note(f'{name}: {reason}.', 'yellow')
     if not figures.attrs['finished']: stopped('Some steps are not finished; the same command resumes.')
 

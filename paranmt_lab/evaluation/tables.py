@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ORIGIN', 'MEASUREMENTS', 'FORMATS', 'TITLES', 'PAPER_SETTINGS', 'measured_frame', 'measured_tables', 'measured',
            'keep_measured', 'unit_of', 'joined_table', 'setting_notes', 'readable_table', 'latex_table',
-           'formatted_table', 'absent_reasons', 'keep_absent', 'table_list']
+           'formatted_table', 'with_notes', 'absent_reasons', 'keep_absent', 'table_list']
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #6e0adf66
 from collections.abc import Iterable
@@ -180,13 +180,21 @@ def formatted_table(
     form:str,            # `text`, `markdown`, `latex` or `csv`
 ) -> str:                # The table
     "A table in one of the formats."
-    if form not in FORMATS: raise ValueError(f"no format {form!r}; there are {', '.join(FORMATS)}")
     if form == 'csv': return table.to_csv(index=False)
-    frame = readable_table(table)
-    notes = ''.join(f'{letter}: {text}\n\n' for letter, text in setting_notes(table).items())
-    if form == 'latex': return latex_table(frame) + '\n' + notes.translate(_LATEX)
-    if form == 'text': return frame.to_string(index=False) + '\n' + notes
-    return markdown_table(list(frame), frame.astype('str').itertuples(index=False)) + '\n\n' + notes
+    return with_notes(readable_table(table), setting_notes(table), form)
+
+def with_notes(
+    frame:pd.DataFrame,   # Texts
+    notes:dict[str, str], # Letter to note
+    form:str,             # `text`, `markdown`, `latex` or `csv`, which has no notes
+) -> str:                 # Both
+    "A table and its notes in one of the formats."
+    if form not in FORMATS: raise ValueError(f"no format {form!r}; there are {', '.join(FORMATS)}")
+    if form == 'csv': return frame.to_csv(index=False)
+    below = ''.join(f'{letter}: {text}\n\n' for letter, text in notes.items())
+    if form == 'latex': return latex_table(frame) + '\n' + below.translate(_LATEX)
+    if form == 'text': return frame.to_string(index=False) + '\n' + below
+    return markdown_table(list(frame), frame.astype('str').itertuples(index=False)) + '\n\n' + below
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #e4eac198
 def absent_reasons(

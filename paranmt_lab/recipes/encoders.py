@@ -32,6 +32,7 @@ class Recipe:
     rows: Rows                            # Makes the rows of the table
     tasks: tuple[str, ...] = ()           # Tasks to evaluate besides STS
     keeps: bool = True                    # Keep the runs; without, only their figures stay
+    prints: bool = False                  # Its rows are texts in place of figures, and stay in the workspace
     reduced: str = ''                     # What is smaller than in the paper
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #61820890
@@ -43,18 +44,16 @@ class Size:
     fields: dict[str, Any]               # Fields of all configs
     recurrent: dict[str, Any]            # Further fields of models that read word by word
     own: dict[tuple[str, int], dict]     # Name and dimension of a single model to its further fields
-    seeds: tuple[int, ...]               # Seeds of averages
-    recurrent_seeds: tuple[int, ...]     # Seeds of models that read word by word
     reduced: str                         # What is smaller than in the paper
 
 SIZES:dict[str, Size] = { # Scale to its sizes
     'laptop': Size('paraphrases', None, dict(vocabulary=60_000, min_count=2),
-                   dict(epochs=1, grow=150, limit=400_000), {('LSTM', 900): dict(limit=100_000)}, (0, 1, 2), (0,),
+                   dict(epochs=1, grow=150, limit=400_000), {('LSTM', 900): dict(limit=100_000)},
                    '1.2 million pairs of other sources in place of 5 million, random embeddings in place of '
                    'PARAGRAM-SL999; models that read word by word have 400,000 pairs (the LSTM of 900: 100,000), '
                    'one epoch and an M that grows'),
     'paper': Size('para-nmt-50m', paper_selection(PUBLIC_SCORE), dict(vectors='train/vectors/glove.6B.300d.txt'),
-                  {}, {}, (0, 1, 2), (0, 1, 2), 'GloVe in place of PARAGRAM-SL999'),
+                  {}, {}, 'GloVe in place of PARAGRAM-SL999'),
 }
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #2c19a350
@@ -85,8 +84,7 @@ def model_trial(
     own = own | size.own.get((name, dim), {}) | fields
     if 'word' not in features_of(own['model']): own = own | dict(vectors='')
     config = train_config('trial', size.corpus, 'paper-2018', **own)
-    return Trial(config, dict(system=name, training='ParaNMT', dim=dim), size.selection,
-                 seeds=size.recurrent_seeds if reads_words else size.seeds)
+    return Trial(config, dict(system=name, training='ParaNMT', dim=dim), size.selection)
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #06c2e5bb
 def evaluate_there(
@@ -215,5 +213,5 @@ def _megabatches(scale, models):
     for name, dim in models:
         for m in (1, 20, 40):
             trial = model_trial(name, dim, scale, megabatch=m, grow=0)
-            trials.append(Trial(trial.config, dict(system=name, megabatch=m), trial.selection, seeds=trial.seeds))
+            trials.append(Trial(trial.config, dict(system=name, megabatch=m), trial.selection))
     return Recipe(trials, each_trial(last_development), reduced=SIZES[scale].reduced)

@@ -20,7 +20,7 @@ from ..corpora.query import Corpus
 from ..evaluation.tables import joined_table, keep_measured
 from ..ground.fields import Imported
 from ..ground.models import device_of
-from ..ground.settings import Settings, read_json, settings
+from ..ground.settings import Settings, atomic, read_json, settings
 from ..jobs.progress import Progress, ask_to_stop
 from ..jobs.workers import in_processes, in_ray, locked
 from .encoders import Recipe
@@ -36,6 +36,7 @@ SCALES = { # Scale to what it is for
     'paper': "the paper's size, for a GPU or a cluster",
 }
 RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a function of the scale
+    'backtranslation.1': Imported('recipes.examples.pairs_of_news'),
     'backtranslation.2': Imported('recipes.statistics.bitexts'),
     'backtranslation.3': Imported('recipes.statistics.systems_bleu'),
     'backtranslation.4': Imported('recipes.choosing.sources'),
@@ -43,20 +44,24 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'backtranslation.6': Imported('recipes.choosing.tuned_length'),
     'backtranslation.7': Imported('recipes.choosing.quality'),
     'backtranslation.8': Imported('recipes.classifiers.telling_apart'),
+    'backtranslation.9': Imported('recipes.statistics.differences'),
     'backtranslation.10': Imported('recipes.classifiers.rewards'),
+    'backtranslation.11': Imported('recipes.examples.likely_references'),
     'backtranslation.12': Imported('recipes.choosing.diversity'),
     'backtranslation.13': Imported('recipes.choosing.more_pairs'),
-    'backtranslation.9': Imported('recipes.statistics.differences'),
     'opusparcus.2': Imported('recipes.detection.segmentation'),
     'opusparcus.3': Imported('recipes.detection.noise'),
     'opusparcus.4': Imported('recipes.detection.neighbours'),
     'opusparcus.5': Imported('recipes.detection.neighbours_in_german'),
     'opusparcus.7': Imported('recipes.detection.transfer'),
+    'opusparcus.figure-1': Imported('recipes.examples.distribution'),
     'paranmt.1': Imported('recipes.statistics.sources'),
+    'paranmt.2': Imported('recipes.examples.first_pairs'),
     'paranmt.3': Imported('recipes.statistics.score_ranges'),
     'paranmt.4': Imported('recipes.choosing.domains'),
     'paranmt.5': Imported('recipes.choosing.tenths'),
     'paranmt.6': Imported('recipes.encoders.megabatches'),
+    'paranmt.7': Imported('recipes.examples.hard_negatives'),
     'paranmt.8': Imported('recipes.encoders.sts_by_year'),
     'paranmt.9': Imported('recipes.encoders.sts_benchmark'),
     'paranmt.10': Imported('recipes.encoders.model_differences'),
@@ -245,20 +250,31 @@ def reproduce(
     cluster:str='',      # `ray`: on a Ray cluster
     folder:Path|None=None, # Where the figures go; None: `tables/SCALE` in the workspace
     show:bool|None=None, # Draw the progress bar; None: on a terminal
-) -> pd.DataFrame:       # As `joined_table`; `attrs`: `finished` (every step is done), `failures` (step to reason)
-    "Train what a table lacks, and put our figures beside the paper's."
+) -> pd.DataFrame:       # As `joined_table`, or its texts; `attrs`: `finished` (all steps are done), `failures`
+    "Train what a table lacks, and put our figures beside the paper's; a table of texts has ours alone."
     if cluster not in ('', 'ray'): raise ValueError(f'cluster = {cluster!r}, expected ray or nothing')
     s = s or settings()
     is_done = do_steps(table, steps_of(recipe_of(table, scale)), s, cluster, show)
     rows, folder = table_rows(table, scale, s), folder or tables_folder(scale, s)
-    if len(rows):
-        keep_measured(table, rows, folder, command=f'paranmt results reproduce {table} --scale {scale}',
-                      machine=' or '.join(dict.fromkeys(_machines(table, scale, s))))
-    figures = joined_table(table, folder)
+    if recipe_of(table, scale).prints: figures = _keep_texts(table, rows, folder)
+    else: figures = _keep_figures(table, rows, folder, scale, s)
     figures.attrs |= dict(finished=is_done, failures=failures(table, scale, s))
     return figures
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #ebe6996b
+def _keep_texts(table, rows, folder):
+    "Keep a table of texts."
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic(folder / f'{table}.csv') as part: rows.to_csv(part, index=False)
+    return rows
+
+def _keep_figures(table, rows, folder, scale, s):
+    "Keep figures, and put the paper's beside them."
+    if len(rows):
+        keep_measured(table, rows, folder, command=f'paranmt results reproduce {table} --scale {scale}',
+                      machine=' or '.join(dict.fromkeys(_machines(table, scale, s))))
+    return joined_table(table, folder)
+
 def _machines(table, scale, s):
     for step in steps_of(recipe_of(table, scale)):
         if facts := outcome_of(step, s): yield str(facts['made'].get('device', ''))
