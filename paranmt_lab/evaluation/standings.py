@@ -35,7 +35,7 @@ def _of_papers(table, folder):
     facts = dict(low=np.nan, high=np.nan, own=cell, kind=PAPER, protocol='', setting=setting)
     paper = every.assign(value=every.paper, **facts).drop_duplicates([*_CELL, *_SYSTEM])
     setting = every.config + every.seeds.where(every.seeds == '', '; seeds ' + every.seeds)
-    ours = every.assign(value=every.ours, kind=HERE, setting=setting.str.strip('; '))
+    ours = every.assign(value=every.ours, kind=HERE, setting=setting.str.strip('; ').str.replace('`', ''))
     rows = pd.concat([paper, ours], ignore_index=True).dropna(subset='value')
     return rows[[*_CELL, *_SYSTEM, *_ENDS, 'own', 'kind', 'protocol', 'setting']]
 

@@ -95,6 +95,7 @@ def negatives_by_size(
                     for m in sizes}
     for i in np.flatnonzero(of_some_words[:batch])[:probes]:
         for m, numbers in negatives_of.items():
+            if numbers[i] < 0: continue
             pair, side = divmod(int(numbers[i]), 2)
             rows.append(dict(sentence=texts[i, 0], partner=texts[i, 1], M=m, negative=texts[pair, side],
                              cosine=round(float(vectors[i, 0] @ vectors[pair, side]), 2)))
@@ -105,8 +106,8 @@ def hard_negatives(
 ) -> Recipe:   # `paranmt.7`
     "Three sentences with their negatives at M = 1, 20 and 40."
     options = dict(encoder=SCORER, sizes=(1, 20, 40), batch=100, probes=3)
-    trial = Measurement(negatives_by_size, 'paraphrases', options, dict(sizes=(1, 3), batch=20), about='vectors of the '
-                        'shipped scorer', pairs=8_000, rate=2_000., models=(SCORER,))
+    trial = Measurement(negatives_by_size, 'paraphrases', options, dict(sizes=(1, 3), batch=20),
+                        about='vectors of the shipped scorer', pairs=8_000, rate=2_000., models=(SCORER,))
     return Recipe([trial], as_measured, prints=True, reduced='the shipped scorer in place of BLSTM; other pairs')
 
 # %% ../../nbs/5_learning/recipes/14_examples.ipynb #01cd5424

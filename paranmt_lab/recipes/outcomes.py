@@ -86,7 +86,9 @@ def take(
     start = time.perf_counter()
     facts = step.make(s)
     if facts is None: return None
-    facts = dict(name=step.name, tasks=step.tasks, pairs_sum=sum_of(step.corpus, s) if step.corpus else '',
+    rows = facts.get('rows', ())  # of a run that another table evaluated, with the tasks of both
+    tasks = [*dict.fromkeys([*step.tasks, *(row['task'] for row in rows if 'task' in row)])]
+    facts = dict(name=step.name, tasks=tasks, pairs_sum=sum_of(step.corpus, s) if step.corpus else '',
                  models=_identities(step, s)) | facts
     facts |= dict(seconds=round(time.perf_counter() - start, 1), made=provenance())
     return read_json(write_json(outcome_file(step.name, s), facts))

@@ -15,15 +15,18 @@ import pytest
 
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.comparison import published_figures
-from paranmt_lab.evaluation.tables import joined_table
+from paranmt_lab.evaluation.tables import joined_table, measured_tables
 from paranmt_lab.ground.fields import alter
+from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import DataWarning, settings
+from paranmt_lab.neighbours.vectors import unit_rows
 from paranmt_lab.recipes.encoders import SIZES, Recipe, model_trial, sts_by_year
+from paranmt_lab.recipes.examples import EXAMPLES, negatives_by_size
 from paranmt_lab.recipes.generation import APART, PAIRS
 from paranmt_lab.recipes.outcomes import outcome_of, take
 from paranmt_lab.recipes.reproduce import RECIPES, plan, recipe_of, reproduce, steps_of, table_rows
 from paranmt_lab.recipes.rows import Measured, each_trial, last_development, over_seeds
-from paranmt_lab.recipes.sources import PARAPHRASES, PUBLIC_FILE, make_smoke, need_corpus, only_letters
+from paranmt_lab.recipes.sources import PARAPHRASES, PUBLIC_FILE, SCORER, make_smoke, need_corpus, only_letters
 from paranmt_lab.recipes.trials import NO_PAIRS
 from paranmt_lab.selection import select
 
@@ -57,6 +60,27 @@ def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
     both = joined_table(table, lab.workspace / 'tables/smoke')
     names = set(both.system[both.paper.notna()]) & set(both.system[both.config != ''])
     assert names, 'no system is called as the paper calls it'
+
+
+def test_printed_negatives_are_the_most_similar_sentences_of_other_segments(lab):
+    corpus, encoder = Corpus.open('smoke', lab), open_model(SCORER, lab, 'Encoder')
+    pairs = corpus.sample(60, columns=['segment', 'reference', 'translation'])
+    texts = [*pairs.reference, *pairs.translation]
+    vectors = unit_rows(encoder.encode(texts))
+    segments = np.tile(pairs.segment, 2)
+    rows = negatives_by_size(corpus, lab, SCORER, (1, 3), 20, 5)
+    assert [row['M'] for row in rows] == [1, 3] * 5
+    for row in rows:
+        i = texts.index(row['sentence'])
+        may = (segments != segments[i]) & (np.tile(np.arange(60), 2) < 20 * row['M'])
+        assert row['cosine'] == pytest.approx((vectors @ vectors[i])[may].max(), abs=.006)
+
+
+def test_texts_of_a_table_are_kept_in_the_workspace_alone(lab):
+    shown = reproduce('paranmt.2', 'smoke', lab, show=False)
+    kept = pd.read_csv(lab.workspace / 'tables/smoke/paranmt.2.csv')
+    assert kept.reference.tolist() == shown.reference.tolist() and (kept.reference != kept.translation).all()
+    assert not {*measured_tables()} & {*EXAMPLES}
 
 
 @pytest.mark.parametrize('table', RECIPES)
