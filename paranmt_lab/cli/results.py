@@ -103,12 +103,7 @@ def _list_tables():
     from paranmt_lab.recipes.parts import part_list
     show_table(part_list().drop(columns=['both', 'n', 'command']), 'Tables of the papers: figures of ours and theirs')
 
-# %% ../../nbs/7_command/cli/12_results.ipynb #044425f0
-def _own_key(table):
-    "The key of a table under which it is kept."
-    from paranmt_lab.recipes.parts import VERSIONS
-    return VERSIONS.get(table, table)
-
+# %% ../../nbs/7_command/cli/12_results.ipynb #1374b9a1
 def _without_origin(rows):
     "A table of texts as it is shown, and its settings."
     settings = {chr(ord('a') + i): text for i, text in enumerate(rows.config.unique())}
@@ -128,10 +123,17 @@ def _formatted_texts(rows, form):
     return with_notes(frame, notes, form)
 
 def _show_texts(table, rows):
-    "Print a table of texts with the notes on its settings."
+    "Print a table of texts with the notes on its settings; an unfinished one may have none yet."
+    if not len(rows): return
     frame, notes = _without_origin(rows)
     show_table(frame, f'{table}: ours')
     for letter, text in notes.items(): show_note(f'{letter}: {text}.')
+
+# %% ../../nbs/7_command/cli/12_results.ipynb #044425f0
+def _own_key(table):
+    "The key of a table under which it is kept."
+    from paranmt_lab.recipes.parts import VERSIONS
+    return VERSIONS.get(table, table)
 
 def _show_figures(table, figures):
     "Print a table with the notes on its settings."
@@ -189,14 +191,14 @@ def reproduce_(
     output:Path=None, # Folder of the figures; default: tables/SCALE in the workspace
 ):
     "If it is killed or stopped, the same command resumes it. Corpora are made from files below the resources."
-    from paranmt_lab.recipes.examples import EXAMPLES
     from paranmt_lab.recipes.reproduce import plan, recipe_of, reproduce
     s = settings()
     table = _own_key(table)
     if dry_run: return _show_plan(plan(table, scale, s), f'{table} at scale {scale}', s)
-    if note := recipe_of(table, scale).reduced: show_note(f'Against the paper: {note}.')
+    recipe = recipe_of(table, scale)
+    if recipe.reduced: show_note(f'Against the paper: {recipe.reduced}.')
     figures = reproduce(table, scale, s, cluster, output)
-    if table in EXAMPLES: _show_texts(table, figures)
+    if recipe.prints: _show_texts(table, figures)
     else: _show_figures(table, figures[figures.ours.notna() | figures.paper.notna()])
     for name, reason in figures.attrs['failures'].items(): show_note(f'{name}: {reason}.', 'yellow')
     if not figures.attrs['finished']: stopped('Some steps are not finished; the same command resumes.')

@@ -263,7 +263,8 @@ def reproduce(
 
 # %% ../../nbs/5_learning/recipes/06_reproduce.ipynb #ebe6996b
 def _keep_texts(table, rows, folder):
-    "Keep a table of texts."
+    "Keep a table of texts, once there are any."
+    if not len(rows): return rows
     folder.mkdir(parents=True, exist_ok=True)
     with atomic(folder / f'{table}.csv') as part: rows.to_csv(part, index=False)
     return rows

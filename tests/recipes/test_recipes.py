@@ -81,6 +81,16 @@ def test_texts_of_a_table_are_kept_in_the_workspace_alone(lab):
     kept = pd.read_csv(lab.workspace / 'tables/smoke/paranmt.2.csv')
     assert kept.reference.tolist() == shown.reference.tolist() and (kept.reference != kept.translation).all()
     assert not {*measured_tables()} & {*EXAMPLES}
+    assert {*EXAMPLES} == {table for table in RECIPES if recipe_of(table, 'laptop').prints}
+
+
+def test_a_stopped_table_of_texts_keeps_what_was_there(lab, monkeypatch):
+    before = reproduce('paranmt.2', 'smoke', lab, show=False)
+    monkeypatch.setattr('paranmt_lab.recipes.reproduce.do_steps', lambda *_: False)
+    monkeypatch.setattr('paranmt_lab.recipes.reproduce.table_rows', lambda *_: pd.DataFrame())
+    stopped = reproduce('paranmt.2', 'smoke', lab, show=False)
+    assert not len(stopped) and not stopped.attrs['finished']
+    assert len(pd.read_csv(lab.workspace / 'tables/smoke/paranmt.2.csv')) == len(before)
 
 
 @pytest.mark.parametrize('table', RECIPES)
