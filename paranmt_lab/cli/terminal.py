@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..ground.settings import Settings
+from ..ground.wording import visible
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded with the first table, since help texts do not need it
@@ -31,7 +32,7 @@ TEXT = 12 # Smallest width of long text in columns of the terminal
 def _cell(x, digits):
     import pandas as pd
     if x is None or x is pd.NA or isinstance(x, Real) and x != x: return 'not available'
-    if isinstance(x, bool) or not isinstance(x, Real): return str(x)
+    if isinstance(x, bool) or not isinstance(x, Real): return visible(str(x), '\t\n')
     return f'{x:,}' if isinstance(x, Integral) else f'{x:.{digits}f}'
 
 def _console(width=None):
