@@ -106,8 +106,8 @@ def _list_tables():
 # %% ../../nbs/7_command/cli/12_results.ipynb #1374b9a1
 def _without_origin(rows):
     "A table of texts as it is shown, and its settings."
-    settings = {chr(ord('a') + i): text for i, text in enumerate(rows.config.unique())}
-    return rows.drop(columns=['seeds', 'config']).astype(str), settings
+    from paranmt_lab.evaluation.tables import by_letter
+    return rows.drop(columns=['seeds', 'config']).astype(str), by_letter(rows.config)
 
 def _kept_texts(table):
     "The texts of a table that this workspace has made."

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['ORIGIN', 'MEASUREMENTS', 'FORMATS', 'TITLES', 'PAPER_SETTINGS', 'measured_frame', 'measured_tables', 'measured',
-           'keep_measured', 'unit_of', 'joined_table', 'setting_notes', 'readable_table', 'latex_table',
+           'keep_measured', 'unit_of', 'joined_table', 'by_letter', 'setting_notes', 'readable_table', 'latex_table',
            'formatted_table', 'with_notes', 'absent_reasons', 'keep_absent', 'table_list']
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #6e0adf66
 from collections.abc import Iterable
 from importlib.resources import files
+from itertools import chain, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,13 @@ def _ours(row):
     return f'{figure} [{_number(row.low, row.metric)}, {_number(row.high, row.metric)}]'
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #5143f237
+def by_letter(
+    texts:Iterable[str], # Texts, which may repeat
+) -> dict[str, str]:     # a to z, then aa, ab and so on, to text
+    "Give each different text a letter."
+    pairs = map(''.join, product(ascii_lowercase, repeat=2))
+    return dict(zip(chain(ascii_lowercase, pairs), dict.fromkeys(texts)))
+
 def _settings_of(table):
     "The setting of each of our figures in words; empty where we have none."
     seeds = table.seeds.where(table.seeds == '', '; seeds ' + table.seeds)
@@ -141,8 +150,7 @@ def setting_notes(
     table:pd.DataFrame, # From `joined_table`
 ) -> dict[str, str]:    # Letter to setting: pairs, epochs, seeds and whatever else was chosen
     "The settings under which our figures of a table were computed."
-    settings = [text for text in dict.fromkeys(_settings_of(table)) if text]
-    return {chr(ord('a') + i): text for i, text in enumerate(settings)}
+    return by_letter(text for text in _settings_of(table) if text)
 
 # %% ../../nbs/4_measuring/evaluation/16_tables.ipynb #0c764c88
 def readable_table(

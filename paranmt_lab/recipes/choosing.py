@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['SYSTEMS', 'DEVELOPMENT', 'SEEDS', 'PAIRS', 'VECTORS', 'SMALLER', 'DOMAINS', 'KINDS', 'Bounds', 'RANGES', 'PARTITION',
            'LOWER', 'UPPER', 'OVERLAP_MEASURES', 'QUALITY_MEASURES', 'GRIDS', 'DIFFERENCE', 'AMOUNTS', 'OF_DOMAIN',
-           'MEASURES', 'trial_of', 'some', 'one_of', 'sources', 'bounded', 'within', 'at_random', 'against_random',
-           'lengths', 'tuned_length', 'quality', 'diversity', 'more_pairs', 'czech_trial', 'domains', 'best_tenths',
-           'tenths_of_preprint', 'tenths']
+           'MEASURES', 'CAPTIONS', 'LARGE', 'trial_of', 'some', 'one_of', 'sources', 'bounded', 'within', 'at_random',
+           'against_random', 'lengths', 'tuned_length', 'quality', 'diversity', 'more_pairs', 'small_trial',
+           'without_mining', 'domains', 'best_tenths', 'tenths_of_preprint', 'tenths']
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f9937c6b
 import re
@@ -44,9 +44,11 @@ SYSTEMS:dict[str, dict[str, Any]] = { # Name in the table to fields of the confi
 DEVELOPMENT = 'eval/sts17/en-en.tsv' # Chooses bounds and the epoch; several sets are separated by commas
 SEEDS = 0, 1, 2
 PAIRS = 24_000                       # Of a training
-VECTORS = {'laptop': dict(vectors=GLOVE, dim=100), 'paper': dict(vectors='train/vectors/glove.6B.300d.txt', dim=300)}
-SMALLER = {'laptop': 'GloVe of 100 dimensions in place of PARAGRAM-SL999, STS 2017 in place of STS 2016 as the '
-                     'development set, the part of the grids that changes what is chosen',
+VECTORS = {'laptop': dict(vectors=GLOVE, dim=100, learning_rate=.02),
+           'paper': dict(vectors='train/vectors/glove.6B.300d.txt', dim=300)}
+SMALLER = {'laptop': 'GloVe of 100 dimensions in place of PARAGRAM-SL999, a learning rate of 0.02 in place of 0.001, '
+                     'STS 2017 in place of STS 2016 as the development set, the part of the grids that changes what is '
+                     'chosen',
            'paper': 'GloVe in place of PARAGRAM-SL999, STS 2017 in place of STS 2016 as the development set'}
 
 def trial_of(
@@ -247,34 +249,49 @@ def more_pairs(
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f685c397
 OF_DOMAIN = 100_000                                          # Pairs of a domain, where it has them
 MEASURES = 'translation_score', 'trigram_overlap', SCORE     # Ranked by each, the pairs are cut into tenths
-_SMALL = dict(WORD=dict(vectors=GLOVE, dim=100), TRIGRAM={},
-              LSTM=dict(vectors=GLOVE, dim=100, hidden=100, megabatch=1, grow=0))
+_SMALL = dict(WORD=dict(vectors=GLOVE, dim=100, learning_rate=.02), TRIGRAM={},
+              LSTM=dict(vectors=GLOVE, dim=100, hidden=100, megabatch=1, grow=0, learning_rate=.003))
 _SMALLER = {'laptop': '110,000 Czech sentences, translated by the model that ships, in place of CzEng and its like; '
-                      'GloVe of 100 dimensions, and an LSTM of 100',
+                      'GloVe of 100 dimensions, and an LSTM of 100; learning rates chosen on STS 2017'
+                      ' with random pairs',
             'paper': 'GloVe in place of PARAGRAM-SL999, pairs of the corpus `czech-first`'}
 
-def czech_trial(
+def small_trial(
     name:str,         # WORD, TRIGRAM or LSTM
     scale:str,        # `laptop` or `paper`
-    choice:Selection, # Pairs of `czech-first`
+    choice:Selection, # Pairs of the corpus
     group:str='',     # Trials of a group compete
+    corpus:str='czech-first', # Corpus to choose from
     **cell:Any,       # Columns of the table
 ) -> Trial:           # Its trial, with the preset `paper-2018`
-    "The training of a model of `paranmt` on some of our own translations."
+    "The training of a model of `paranmt` on some of our own translations, or on pairs of another corpus."
     small = _SMALL[name] | dict(epochs=5) if scale == 'laptop' else {}
-    config = alter(model_trial(name, 300, scale).config, corpus='czech-first', probes=0, **small)
+    config = alter(model_trial(name, 300, scale).config, corpus=corpus, probes=0, **small)
     return Trial(config, cell | dict(system=name), choice, group, SEEDS)
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #3bfbb3eb
+CAPTIONS = some('captions', one_of(['captions']), OF_DOMAIN)
+LARGE = {"outputs of WMT's systems": ('wmt21-23', some('wmt', n=OF_DOMAIN)), 'two captions': ('people', CAPTIONS),
+         'two translations of a verse': ('people', some('verses', one_of(['verses']), OF_DOMAIN))} # Row to its pairs
+
+def without_mining(
+    trials:Iterable[Trial], # Some trials
+) -> list[Trial]:           # Those with mega-batches, without them
+    "The same trainings with negatives from the mini-batch alone."
+    return [replace(trial, config=alter(trial.config, megabatch=1),
+                    cell=trial.cell | dict(dataset=f"{trial.cell['dataset']}, M = 1"))
+            for trial in trials if trial.config.mining.megabatch > 1]
+
 def domains(
     scale:str, # `laptop` or `paper`
 ) -> Recipe:   # `paranmt.4`
-    "Domains of our own translations, and all of them together."
-    wheres = {name: one_of(files) for name, (files, _) in DOMAINS.items()} | {'mixture': ''}
+    "Domains of our own translations, all of them together, and sources that have as many pairs as the paper's."
+    own = {name: one_of(files) for name, (files, _) in DOMAINS.items()} | {'mixture': ''}
+    parts = {domain: ('czech-first', some(domain, where, OF_DOMAIN)) for domain, where in own.items()} | LARGE
     papers = {name: paper for name, (_, paper) in DOMAINS.items()}
-    trials = [czech_trial(name, scale, some(domain, where, OF_DOMAIN), dataset=domain,
-                          counterpart=papers.get(domain, ''))
-              for domain, where in wheres.items() for name, _ in SIMPLE]
+    trials = [small_trial(name, scale, choice, corpus=corpus, dataset=domain, counterpart=papers.get(domain, ''))
+              for domain, (corpus, choice) in parts.items() for name, _ in SIMPLE]
+    trials += without_mining(trial for trial in trials if trial.selection == CAPTIONS)
     return Recipe(trials, each_trial(last_development), keeps=False, reduced=_SMALLER[scale])
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #4566ac59
@@ -300,11 +317,15 @@ def best_tenths(
         best = max(means, key=lambda name: np.mean(list(means[name].values())))
         value, low, high = interval(list(means[best].values()))
         models = [result.trial.cell['system'] for result in of_measure[best]]
-        system = ', '.join(models) if len(models) == 1 else f"mean of {', '.join(models)}"
-        first = of_measure[best][0]
+        settings = [result.trial.setting(result.outcomes.values()) for result in of_measure[best]]
+        system = models[0]
+        config = settings[0]
+        if len(models) > 1:
+            system = f"mean of {', '.join(models)}"
+            config = '; '.join(f'{model}: {setting}' for model, setting in zip(models, settings))
         rows.append(dict(task='STS17', dataset=dataset, metric='pearson', value=value, low=low, high=high, n=250,
                          protocol=f'{ONE_DATASET}, best tenth', system=system,
-                         seeds=', '.join(map(str, means[best])), config=first.trial.setting(first.outcomes.values())))
+                         seeds=', '.join(map(str, means[best])), config=config))
     return rows
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f84caf70
@@ -324,6 +345,6 @@ def tenths(
         short = measure.partition('@')[0]
         choice = Selection(f'{short}-tenth-{tenth}', fold_measure=measure, folds=(tenth,),
                            n=1_000_000 if scale == 'paper' else 11_000)
-        trials += [czech_trial(name, scale, choice, f'{short} {name}', dataset=short.replace('_', ' '))
+        trials += [small_trial(name, scale, choice, f'{short} {name}', dataset=short.replace('_', ' '))
                    for name, _ in SIMPLE]
     return Recipe(trials, best_tenths, keeps=False, reduced=_SMALLER[scale])

@@ -128,6 +128,8 @@ class Trial:
         parts += [amount(config.optimizer.epochs, 'epoch'), f'M = {config.mining.megabatch}'
                   + (f", from 1 on, by one after {amount(grow, 'mini-batch', 'mini-batches')}" if grow else '')]
         if config.mining.scramble: parts.append(f'{config.mining.scramble:.0%} of the pairs scrambled')
+        rate = config.optimizer.learning_rate
+        if rate != _PLAIN['learning_rate']: parts.append(f'learning rate {rate:g}')
         if encoder.candidate != _PLAIN['candidate']: parts.append(f'{encoder.candidate} in the GRU')
         start = encoder.start or encoder.vectors
         return ', '.join([*parts, f'{encoder.dim} dimensions', f'start from {start}' if start else 'random start'])
