@@ -6,8 +6,8 @@
 __all__ = ['SYSTEMS', 'DEVELOPMENT', 'SEEDS', 'PAIRS', 'VECTORS', 'SMALLER', 'DOMAINS', 'KINDS', 'Bounds', 'RANGES', 'PARTITION',
            'LOWER', 'UPPER', 'OVERLAP_MEASURES', 'QUALITY_MEASURES', 'GRIDS', 'DIFFERENCE', 'AMOUNTS', 'OF_DOMAIN',
            'MEASURES', 'CAPTIONS', 'LARGE', 'trial_of', 'some', 'one_of', 'sources', 'bounded', 'within', 'at_random',
-           'against_random', 'lengths', 'tuned_length', 'quality', 'diversity', 'more_pairs', 'small_trial',
-           'without_mining', 'domains', 'best_tenths', 'tenths_of_preprint', 'tenths']
+           'against_random', 'lengths', 'tuned_length', 'quality', 'diversity', 'more_pairs', 'chosen_trial', 'domains',
+           'best_tenths', 'tenths_of_preprint', 'tenths']
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #f9937c6b
 import re
@@ -252,11 +252,11 @@ MEASURES = 'translation_score', 'trigram_overlap', SCORE     # Ranked by each, t
 _SMALL = dict(WORD=dict(vectors=GLOVE, dim=100, learning_rate=.02), TRIGRAM={},
               LSTM=dict(vectors=GLOVE, dim=100, hidden=100, megabatch=1, grow=0, learning_rate=.003))
 _SMALLER = {'laptop': '110,000 Czech sentences, translated by the model that ships, in place of CzEng and its like; '
-                      'GloVe of 100 dimensions, and an LSTM of 100; learning rates chosen on STS 2017'
-                      ' with random pairs',
-            'paper': 'GloVe in place of PARAGRAM-SL999, pairs of the corpus `czech-first`'}
+                      'GloVe of 100 dimensions, and an LSTM of 100; learning rates of WORD and LSTM '
+                      'chosen on STS 2017',
+            'paper': 'GloVe in place of PARAGRAM-SL999, our own translations in place of CzEng and its like'}
 
-def small_trial(
+def chosen_trial(
     name:str,         # WORD, TRIGRAM or LSTM
     scale:str,        # `laptop` or `paper`
     choice:Selection, # Pairs of the corpus
@@ -274,10 +274,8 @@ CAPTIONS = some('captions', one_of(['captions']), OF_DOMAIN)
 LARGE = {"outputs of WMT's systems": ('wmt21-23', some('wmt', n=OF_DOMAIN)), 'two captions': ('people', CAPTIONS),
          'two translations of a verse': ('people', some('verses', one_of(['verses']), OF_DOMAIN))} # Row to its pairs
 
-def without_mining(
-    trials:Iterable[Trial], # Some trials
-) -> list[Trial]:           # Those with mega-batches, without them
-    "The same trainings with negatives from the mini-batch alone."
+def _without_mining(trials):
+    "The trials that have mega-batches, with negatives from the mini-batch alone instead."
     return [replace(trial, config=alter(trial.config, megabatch=1),
                     cell=trial.cell | dict(dataset=f"{trial.cell['dataset']}, M = 1"))
             for trial in trials if trial.config.mining.megabatch > 1]
@@ -289,9 +287,9 @@ def domains(
     own = {name: one_of(files) for name, (files, _) in DOMAINS.items()} | {'mixture': ''}
     parts = {domain: ('czech-first', some(domain, where, OF_DOMAIN)) for domain, where in own.items()} | LARGE
     papers = {name: paper for name, (_, paper) in DOMAINS.items()}
-    trials = [small_trial(name, scale, choice, corpus=corpus, dataset=domain, counterpart=papers.get(domain, ''))
+    trials = [chosen_trial(name, scale, choice, corpus=corpus, dataset=domain, counterpart=papers.get(domain, ''))
               for domain, (corpus, choice) in parts.items() for name, _ in SIMPLE]
-    trials += without_mining(trial for trial in trials if trial.selection == CAPTIONS)
+    trials += _without_mining(trial for trial in trials if trial.selection == CAPTIONS)
     return Recipe(trials, each_trial(last_development), keeps=False, reduced=_SMALLER[scale])
 
 # %% ../../nbs/5_learning/recipes/07_choosing.ipynb #4566ac59
@@ -345,6 +343,6 @@ def tenths(
         short = measure.partition('@')[0]
         choice = Selection(f'{short}-tenth-{tenth}', fold_measure=measure, folds=(tenth,),
                            n=1_000_000 if scale == 'paper' else 11_000)
-        trials += [small_trial(name, scale, choice, f'{short} {name}', dataset=short.replace('_', ' '))
+        trials += [chosen_trial(name, scale, choice, f'{short} {name}', dataset=short.replace('_', ' '))
                    for name, _ in SIMPLE]
     return Recipe(trials, best_tenths, keeps=False, reduced=_SMALLER[scale])
