@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'MODELS', 'SIMPLE', 'TRANSFER_TASKS', 'Recipe', 'Size', 'model_trial', 'evaluate_there', 'system_trial',
-           'shipped', 'related_work', 'sts_by_year', 'of_benchmark', 'sts_benchmark', 'model_differences', 'captions',
-           'of_transfer', 'transfer', 'megabatches', 'megabatches_of_preprint']
+           'shipped', 'related_work', 'sts_by_year', 'of_benchmark', 'sts_benchmark', 'model_differences',
+           'differences_from_published', 'captions', 'of_transfer', 'transfer', 'megabatches',
+           'megabatches_of_preprint']
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #1d489817
 import re
@@ -18,7 +19,16 @@ from ..encoders.names import RECURRENT, features_of
 from ..evaluation.results import FIGURE
 from ..evaluation.tasks import BASELINES, evaluate, open_system
 from ..ground.settings import Settings
-from .rows import Pick, Rows, by_year, each_trial, last_development, mean_differences, of_tasks
+from paranmt_lab.recipes.rows import (
+    Pick,
+    Rows,
+    by_year,
+    differences_on_captions,
+    each_trial,
+    last_development,
+    mean_differences,
+    of_tasks,
+)
 from .sources import GLOVE, PUBLIC_SCORE
 from .trials import Measurement, Trial
 from ..selection import Selection, paper_selection
@@ -111,6 +121,7 @@ def system_trial(
                        files, pairs=10_000 * len(tasks), rate=500., models=models)
 
 _HERE = 'the encoder in data/models'
+_YEARS = 'STS12', 'STS13', 'STS14', 'STS15', 'STS16'
 
 def shipped(
     *tasks:str,   # Tasks
@@ -120,9 +131,9 @@ def shipped(
 
 def related_work() -> list[Measurement]: # Two rows of `paranmt.8`
     "BLEU and METEOR as measures of similarity."
-    years, training = ('STS12', 'STS13', 'STS14', 'STS15', 'STS16'), 'related work'
-    return [system_trial('bleu', 'BLEU', 'smoothed BLEU of single sentences', *years, training=training),
-            system_trial('meteor', 'METEOR', "NLTK's METEOR with exact words and stems", *years, training=training)]
+    return [system_trial('bleu', 'BLEU', 'smoothed BLEU of single sentences', *_YEARS, training='related work'),
+            system_trial('meteor', 'METEOR', "NLTK's METEOR with exact words and stems", *_YEARS,
+                         training='related work')]
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #97b53c1e
 def _recipe(scale, rows, models=tuple(MODELS), tasks=(), beside=()):
@@ -166,6 +177,16 @@ def model_differences(
     return _recipe(scale, mean_differences, SIMPLE, ('STS-B',))
 
 # %% ../../nbs/5_learning/recipes/05_encoders.ipynb #ade5494b
+def differences_from_published(
+    scale:str, # One of `SIZES`
+) -> Recipe:   # `paranmt-arxiv.15`
+    "WORD,TRIGRAM less published encoders that learned from captions, and less the average that learned from none."
+    about = 'published encoder, trained on NLI and captions among other pairs'
+    others = [system_trial(f'vectors:{GLOVE}', 'GloVe average', 'GloVe, 60,000 words', *_YEARS),
+              system_trial('onnx:paraphrase-MiniLM-L3-v2', 'paraphrase-MiniLM-L3-v2', about, *_YEARS),
+              system_trial('st:all-MiniLM-L6-v2', 'all-MiniLM-L6-v2', about, *_YEARS)]
+    return _recipe(scale, differences_on_captions, [('WORD,TRIGRAM', 600)], beside=others)
+
 def captions(
     scale:str, # One of `SIZES`
 ) -> Recipe:   # `paranmt-arxiv.16`

@@ -72,6 +72,7 @@ RECIPES:dict[str, Callable[[str], Recipe]] = { # Key of a table to its recipe, a
     'paranmt-arxiv.12': Imported('recipes.lexicons.word_ranks'),
     'paranmt-arxiv.13': Imported('recipes.lexicons.word_similarity'),
     'paranmt-arxiv.14': Imported('recipes.encoders.transfer'),
+    'paranmt-arxiv.15': Imported('recipes.encoders.differences_from_published'),
     'paranmt-arxiv.16': Imported('recipes.encoders.captions'),
 }
 
