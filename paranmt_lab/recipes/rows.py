@@ -156,11 +156,11 @@ def differences_on_captions(
 ) -> list[dict]:          # For each system: on all data sets together, then on each of the captions
     "Pearson's r of a model less that of other systems; the interval is over the seeds of the model."
     (model, outcomes), *others = every
-    seeds = [_by_set(Measured(model, {seed: outcome})) for seed, outcome in outcomes.items()]
+    ours = [_by_set(Measured(model, {seed: outcome})) for seed, outcome in outcomes.items()]
     rows = []
     for other in others:
         if not (outcomes and other.outcomes): continue
-        by_seed = pd.DataFrame([seed - _by_set(other) for seed in seeds]).dropna(axis=1)
+        by_seed = pd.DataFrame([sets - _by_set(other) for sets in ours]).dropna(axis=1)
         figures = {('STS12-16', f'mean of {by_seed.shape[1]} sets'): by_seed.mean(axis=1)}
         figures |= {place: by_seed[place] for place in CAPTION_SETS if place in by_seed}
         cell = model.cell | dict(system=f"{model.cell['system']} less {other.trial.cell['system']}")
