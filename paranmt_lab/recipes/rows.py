@@ -122,9 +122,9 @@ def spanned(
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #2bff278d
 def _by_set(result):
-    "Mean over seeds of Pearson's r by task and data set."
+    "Pearson's r, mean over seeds, and number of pairs (n) by task and data set."
     sets = pd.concat([_yearly_sets(outcome) for outcome in result.outcomes.values()])
-    return sets.groupby(['task', 'dataset'], sort=False).value.mean()
+    return sets.groupby(['task', 'dataset'], sort=False).agg(r=('value', 'mean'), n=('n', 'first'))
 
 # %% ../../nbs/5_learning/recipes/04_rows.ipynb #60d5690d
 def _one_or_each(settings):
@@ -138,12 +138,13 @@ def mean_differences(
     "Mean absolute difference of Pearson's r over the data sets."
     rows = []
     for first, second in combinations([result for result in every if result.outcomes], 2):
-        both = (_by_set(first) - _by_set(second)).abs().dropna()
+        sets = _by_set(first)
+        apart = (sets.r - _by_set(second).r).abs().dropna()
         seeds = sorted({*first.outcomes, *second.outcomes})
         settings = {of.trial.cell['system']: of.trial.setting(of.outcomes.values()) for of in (first, second)}
-        rows.append(dict(task='STS12-16', dataset=f'mean of {len(both)} sets', counterpart='mean of 25 sets',
-                         metric='pearson, absolute difference',
-                         value=both.mean(), protocol='mean over data sets',
+        rows.append(dict(task='STS12-16', dataset=f'mean of {len(apart)} sets', counterpart='mean of 25 sets',
+                         metric='pearson, absolute difference', value=apart.mean(),
+                         n=int(sets.n[apart.index].sum()), protocol='mean over data sets',
                          system=f"{first.trial.cell['system']} / {second.trial.cell['system']}",
                          seeds=', '.join(map(str, seeds)), config=_one_or_each(settings)))
     return rows
@@ -160,8 +161,9 @@ def differences_on_captions(
     rows = []
     for other in others:
         if not (outcomes and other.outcomes): continue
-        by_seed = pd.DataFrame([sets - _by_set(other) for sets in ours]).dropna(axis=1)
-        figures = {('STS12-16', f'mean of {by_seed.shape[1]} sets'): by_seed.mean(axis=1)}
+        by_seed = pd.DataFrame([sets.r - _by_set(other).r for sets in ours]).dropna(axis=1)
+        n = ours[0].n[by_seed.columns]
+        figures = {('STS12-16', f'mean of {len(n)} sets'): by_seed.mean(axis=1)}
         figures |= {place: by_seed[place] for place in CAPTION_SETS if place in by_seed}
         cell = model.cell | dict(system=f"{model.cell['system']} less {other.trial.cell['system']}")
         setting = f'{model.setting(outcomes.values())}; {other.trial.setting(other.outcomes.values())}'
@@ -169,7 +171,8 @@ def differences_on_captions(
             value, low, high = interval(differences.tolist())
             counterpart = 'mean of 25 sets' if task == 'STS12-16' else ''
             rows.append(cell | dict(task=task, dataset=dataset, counterpart=counterpart, metric='pearson, difference',
-                                    value=value, low=low, high=high, protocol="difference of Pearson's r",
+                                    value=value, low=low, high=high, n=int(n.get((task, dataset), n.sum())),
+                                    protocol="difference of Pearson's r",
                                     seeds=', '.join(map(str, outcomes)), config=setting))
     return rows
 
