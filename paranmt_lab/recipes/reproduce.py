@@ -19,7 +19,7 @@ from ..corpora.layout import list_corpora
 from ..corpora.query import Corpus
 from ..evaluation.tables import joined_table, keep_measured
 from ..ground.fields import Imported
-from ..ground.models import device_of
+from ..ground.models import device_of, identity_of
 from ..ground.settings import Settings, atomic, read_json, settings
 from ..jobs.progress import Progress, ask_to_stop
 from ..jobs.workers import in_processes, in_ray, locked
@@ -200,6 +200,7 @@ def do_steps(
     "Do the steps that have no outcome yet."
     todo = [step for step in steps if outcome_of(step, s) is None]
     if not todo: return True
+    for name in dict.fromkeys(name for step in todo for name in step.models): identity_of(name, s)
     for corpus in dict.fromkeys(step.corpus for step in todo if step.corpus): need_corpus(corpus, s)
     folder, workers = s.workspace / 'recipes' / table, processes_for(s, len(todo))
     folder.mkdir(parents=True, exist_ok=True)

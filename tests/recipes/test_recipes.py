@@ -122,6 +122,13 @@ def test_a_plan_counts_what_is_left(lab):
     assert not (s.workspace / 'runs').exists()
 
 
+def test_an_absent_model_ends_a_reproduction_before_its_trainings(lab, tmp_path):
+    s = replace(lab, workspace=tmp_path)
+    with pytest.raises(FileNotFoundError, match='no file of vectors.*glove'):
+        reproduce('paranmt-arxiv.15', 'laptop', s, show=False)
+    assert not s.corpora.exists() and not s.runs.exists()
+
+
 def test_another_model_of_one_name_is_another_step():
     plain = model_trial('WORD', 300, 'laptop')
     names = {step.name for trial in (plain, replace(plain, config=alter(plain.config, margin=.5)),
