@@ -58,7 +58,7 @@ def bitext(language, s):
 def card_of(model, s): return (find_model(model, s) / 'README.md').read_text()
 
 
-def told(model, s):
+def card_facts(model, s):
     "Data and work of a model, from its card."
     return {what.lower(): re.search(rf'\*\*{what}\*\*: (.*?)\.?\n', card_of(model, s))[1] for what in ('Data', 'Work')}
 
@@ -114,7 +114,7 @@ def bleu(name, s):
     print(name, pd.DataFrame(rows).drop(columns='signature').to_string(index=False),
           rows[0]['signature'], sep='\n', flush=True)
     keep(f'bleu {name}', TRANSLATION, system=name, identity=engine.identity,
-         rows=rows, **({} if rules else told(name, s)))
+         rows=rows, **({} if rules else card_facts(name, s)))
 
 
 def run(n, s):
