@@ -122,7 +122,8 @@ def compare_settings(
         facts = dict(task='all', protocol=', '.join(f'{name} {value}' for name, value in point.items()))
         of_test = accuracy_rows(_predictions(run).assign(source_lang=''))
         rows += [row | facts for row in of_test]
-        rows.append(facts | dict(metric='development accuracy', value=best_accuracy(run)))
+        n = 2 * (run.finished or {})['lists']['development']
+        rows.append(facts | share_figure('development accuracy', best_accuracy(run) * n, n))
     return rows if runs else None
 
 def logistic_regression(

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from paranmt_lab.cli.commands import COMMANDS
 from paranmt_lab.corpora.query import Corpus
 from paranmt_lab.evaluation.comparison import published_figures
-from paranmt_lab.evaluation.tables import joined_table, measured_tables
+from paranmt_lab.evaluation.tables import joined_table, measured, measured_tables
 from paranmt_lab.ground.fields import alter
 from paranmt_lab.ground.models import open_model
 from paranmt_lab.ground.settings import DataWarning, settings
@@ -61,6 +62,19 @@ def test_a_trial_run_does_every_step_and_names_rows_of_the_paper(table, lab):
     both = joined_table(table, lab.workspace / 'tables/smoke')
     names = set(both.system[both.paper.notna()]) & set(both.system[both.config != ''])
     assert names, 'no system is called as the paper calls it'
+
+
+@pytest.mark.parametrize('table', measured_tables())
+def test_a_stored_figure_has_its_n_and_a_command_that_exists(table):
+    rows, root = measured(table), Path(__file__).parents[2]
+    rows = rows[rows.value.notna()]
+    of_many = ~rows.metric.isin(['cosine', 'rank'])  # these are of two sentences, and of a word
+    assert rows.n[of_many].notna().all()
+    for command in rows.command.unique():
+        if command.startswith('git checkout '): continue  # of an earlier version
+        program, *words = command.split()
+        if program == 'python': assert (root / words[0]).is_file(), command
+        else: assert program == 'paranmt' and {words[0], ' '.join(words[:2])} & set(COMMANDS), command
 
 
 def test_printed_negatives_are_the_most_similar_sentences_of_other_segments(lab):
